@@ -1,4 +1,4 @@
-"""What every test needs: MuJoCo quiet, no display asked for, every environment closed, the folder left clean."""
+"""What every test needs: MuJoCo quiet, no display asked for, every monitor closed."""
 
 from __future__ import annotations
 
