@@ -1,1 +1,18 @@
-"""To be written."""
+"""Separable functions of several modes: networks, parameter budgets and spectra; torch alone."""
+
+from sna_rl.separable.factors import FactorConfig
+from sna_rl.separable.forms import Bilinear, Part
+from sna_rl.separable.initial import InitConfig
+from sna_rl.separable.linear import EnsembleLayerNorm, EnsembleLinear, EnsembleTower
+from sna_rl.separable.network import SeparableNetwork
+
+__all__ = [
+    "Bilinear",
+    "EnsembleLayerNorm",
+    "EnsembleLinear",
+    "EnsembleTower",
+    "FactorConfig",
+    "InitConfig",
+    "Part",
+    "SeparableNetwork",
+]
