@@ -117,8 +117,8 @@ class SNASACPolicy(_SNAPolicy, SACPolicy):
     Example:
         >>> from stable_baselines3 import SAC
         >>> agent = SAC(SNASACPolicy, "Pendulum-v1", policy_kwargs={"critic": "cp", "rank": 8})
-        >>> agent.critic.network.rank
-        8
+        >>> agent.critic.network.layout.ranks
+        (8, 8)
     """
 
     def _build(self, lr_schedule: Schedule) -> None:
@@ -143,8 +143,8 @@ class SNATD3Policy(_SNAPolicy, TD3Policy):
     Example:
         >>> from stable_baselines3 import TD3
         >>> agent = TD3(SNATD3Policy, "Pendulum-v1", policy_kwargs={"critic": "cp", "rank": 8})
-        >>> len(agent.critic.network.modes)
-        2
+        >>> agent.critic.network.layout.modes
+        (3, 1)
     """
 
     def _build(self, lr_schedule: Schedule) -> None:

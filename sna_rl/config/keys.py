@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from sna_rl.config.literals import ACTIVATIONS, OPTIMIZERS
+from sna_rl.config.plain import shown
 from sna_rl.config.rules import (
-    ACTIVATION,
     BOOLEAN,
     CLASS,
     DOTTED,
+    ENTROPY,
     FILLED,
     MAPPING,
     NOTHING,
@@ -24,6 +26,9 @@ from sna_rl.config.rules import (
     listing,
     matching,
     number,
+    pair,
+    record,
+    symbol,
 )
 from sna_rl.errors import UsageError, suggestion
 
@@ -67,15 +72,37 @@ RUN_RULES: Final[Mapping[str, Rule]] = {
 }
 """Rules of RunConfig's own fields."""
 
+_NAMES: Final = listing(FILLED, "a list of names")
+_NORMALIZE: Final[Mapping[str, Rule]] = {
+    "training": BOOLEAN,
+    "norm_obs": BOOLEAN,
+    "norm_reward": BOOLEAN,
+    "clip_obs": number(above=0),
+    "clip_reward": number(above=0),
+    "gamma": _SHARE,
+    "epsilon": number(above=0),
+    "norm_obs_keys": either(_NAMES, NOTHING),
+}
+_MONITOR: Final[Mapping[str, Rule]] = {
+    "allow_early_resets": BOOLEAN,
+    "reset_keywords": _NAMES,
+    "info_keywords": _NAMES,
+}
+_REPLAY_BUFFER: Final[Mapping[str, Rule]] = {
+    "handle_timeout_termination": BOOLEAN,
+    "n_sampled_goal": _COUNT,
+    "goal_selection_strategy": choice("future", "final", "episode"),
+    "copy_info_dict": BOOLEAN,
+}
 _ZOO: Final[Mapping[str, Rule]] = {
     "policy": POLICY,
     "policy_kwargs": MAPPING,
-    "normalize": either(BOOLEAN, MAPPING),
+    "normalize": either(BOOLEAN, record(_NORMALIZE)),
     "frame_stack": _COUNT,
     "env_wrapper": WRAPPERS,
     "vec_env_wrapper": WRAPPERS,
     "callback": WRAPPERS,
-    "monitor_kwargs": MAPPING,
+    "monitor_kwargs": record(_MONITOR),
 }
 _OFF_POLICY: Final[Mapping[str, Rule]] = {
     "learning_rate": SCHEDULE,
@@ -84,12 +111,10 @@ _OFF_POLICY: Final[Mapping[str, Rule]] = {
     "batch_size": _COUNT,
     "tau": number(above=0, most=1),
     "gamma": _SHARE,
-    "train_freq": either(
-        _COUNT, listing(either(_COUNT, choice("step", "episode")), "a pair such as [1, episode]", least=2)
-    ),
+    "train_freq": either(_COUNT, pair(_COUNT, choice("step", "episode"), "a pair such as [1, episode]")),
     "gradient_steps": either(_COUNT, integer(-1, -1)),
     "replay_buffer_class": CLASS,
-    "replay_buffer_kwargs": MAPPING,
+    "replay_buffer_kwargs": record(_REPLAY_BUFFER),
     "optimize_memory_usage": BOOLEAN,
     "n_steps": _COUNT,
     "stats_window_size": _COUNT,
@@ -104,9 +129,7 @@ _NOISE: Final[Mapping[str, Rule]] = {
 _OWN: Final[Mapping[str, Mapping[str, Rule]]] = {
     "sac": {
         **_NOISE,
-        "ent_coef": either(
-            number(above=0), matching(r"auto(_\d*\.?\d+(e-?\d+)?)?", "'auto', or 'auto_0.1' to start at 0.1")
-        ),
+        "ent_coef": either(number(0), ENTROPY),
         "target_update_interval": _COUNT,
         "target_entropy": either(number(), choice("auto")),
         "use_sde": BOOLEAN,
@@ -140,28 +163,30 @@ _MODES: Final = either(
 )
 _AUTO: Final = choice("auto")
 _CRITIC: Final[Mapping[str, Rule]] = {
+    "critic": RUN_RULES["critic"],
+    "rank": RUN_RULES["rank"],
     "factor": choice("mlp", "linear", "spline"),
     "width": _COUNT,
-    "depth": _COUNT,
+    "depth": integer(0),
     "layer_norm": either(BOOLEAN, _AUTO),
-    "signed": BOOLEAN,
+    "signed": either(BOOLEAN, NOTHING),
     "init": choice("scaled", "paper"),
     "branch_width": either(_COUNT, _AUTO, NOTHING),
     "order": either(_COUNT, NOTHING),
     "state_modes": _MODES,
     "action_modes": _MODES,
     "n_knots": integer(2),
-    "n_latents": integer(2),
+    "n_coordinates": _COUNT,
     "max_grad_norm": either(number(above=0), _AUTO, NOTHING),
     "critic_lr_ratio": number(above=0),
 }
 _POLICY: Final[Mapping[str, Rule]] = {
-    "net_arch": either(_WIDTHS, MAPPING, NOTHING),
-    "activation_fn": ACTIVATION,
+    "net_arch": either(_WIDTHS, record({"pi": _WIDTHS, "qf": _WIDTHS}), NOTHING),
+    "activation_fn": symbol("nn", ACTIVATIONS),
     "features_extractor_class": DOTTED,
     "features_extractor_kwargs": either(MAPPING, NOTHING),
     "normalize_images": BOOLEAN,
-    "optimizer_class": matching(r"((th|torch)\.)?optim\.[A-Z]\w*", "an optimizer such as torch.optim.AdamW"),
+    "optimizer_class": symbol("optim", OPTIMIZERS),
     "optimizer_kwargs": either(MAPPING, NOTHING),
 }
 _ACTOR_CRITIC: Final[Mapping[str, Rule]] = {"n_critics": _COUNT, "share_features_extractor": BOOLEAN}
@@ -178,7 +203,7 @@ POLICY_KEYS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "td3": {**_POLICY, **_CRITIC, **_ACTOR_CRITIC},
     "dqn": {**_POLICY, **_CRITIC},
 }
-"""Rules of what `policy_kwargs` may hold with our policies; `critic` and `rank` are RunConfig's own."""
+"""Rules of what `policy_kwargs` may hold with our policies, by algorithm."""
 
 
 def unknown_key(algo: str, key: str) -> UsageError:
@@ -199,7 +224,7 @@ def unknown_key(algo: str, key: str) -> UsageError:
     """
     owners = [other for other in ALGORITHMS if key in HYPERPARAMETERS[other]]
     if owners:
-        return UsageError(f"key {key!r} is for {' and '.join(owners)}, not {algo}")
+        return UsageError(f"key {shown(key)} is for {' and '.join(owners)}, not {algo}")
     return UsageError(
-        f"unknown key {key!r} for {algo}{suggestion(key, [*HYPERPARAMETERS[algo], *RUN_RULES])}"
+        f"unknown key {shown(key)} for {algo}{suggestion(key, [*HYPERPARAMETERS[algo], *RUN_RULES])}"
     )
