@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 from sna_rl.config.keys import ALGORITHMS, HYPERPARAMETERS, POLICY_KEYS, RUN_RULES, unknown_key
 from sna_rl.config.plain import Data, plain, shown
-from sna_rl.config.rules import POLICIES
+from sna_rl.config.rules import POLICIES, record
 from sna_rl.errors import UsageError, suggestion
 
 LIFTED = ("critic", "rank")
 """What may stand in `policy_kwargs`, as Stable-Baselines3 takes it, but belongs to the run itself."""
-
-
-@contextmanager
-def located(where: str) -> Iterator[None]:
-    """Put `where: ` before the message of a UsageError raised inside."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}" if where else str(error)) from None
 
 
 def check_algorithm(algo: object) -> str:
@@ -65,27 +55,17 @@ def check_layer(algo: str, data: Mapping[str, object], *, own_policy: bool) -> D
             layer[key] = None
         else:
             layer[key] = HYPERPARAMETERS[algo][key].check(key, plain(value, key))
-    if isinstance(layer.get("policy_kwargs"), dict):
-        _lift(layer)
+    kwargs = layer.get("policy_kwargs")
+    if isinstance(kwargs, dict):
+        _lift(kwargs, layer)
         if own_policy:
-            layer["policy_kwargs"] = _check_policy_kwargs(algo, layer["policy_kwargs"])
+            layer["policy_kwargs"] = record(POLICY_KEYS[algo]).check("policy_kwargs", kwargs)
     return layer
 
 
-def _lift(layer: Data) -> None:
-    kwargs = layer["policy_kwargs"]
-    assert isinstance(kwargs, dict)
+def _lift(kwargs: Data, layer: Data) -> None:
     for key in LIFTED:
         if key in kwargs:
             value = RUN_RULES[key].check(f"policy_kwargs.{key}", kwargs.pop(key))
             if layer.setdefault(key, value) != value:
                 raise UsageError(f"{key} is given twice: {layer[key]!r}, and {value!r} in policy_kwargs")
-
-
-def _check_policy_kwargs(algo: str, kwargs: object) -> Data:
-    assert isinstance(kwargs, dict)
-    rules = POLICY_KEYS[algo]
-    for key in kwargs:
-        if key not in rules:
-            raise UsageError(f"unknown key {key!r} in policy_kwargs{suggestion(key, [*rules, *LIFTED])}")
-    return {key: rules[key].check(f"policy_kwargs.{key}", value) for key, value in kwargs.items()}

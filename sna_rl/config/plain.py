@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from sna_rl.errors import UsageError
@@ -28,12 +29,31 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN + 2 else f"{text[:_SHOWN]}…"
 
 
-def plain(value: object, name: str) -> object:
+def label(name: str) -> str:
+    """A key or path as a message shows it bare: quoted and cut where it is long or not printable.
+
+    Example:
+        >>> label("gamma"), label("a\\nb")
+        ('gamma', "'a\\\\nb'")
+    """
+    return name if name.isprintable() and len(name) <= _SHOWN else shown(name)
+
+
+@contextmanager
+def located(where: str) -> Iterator[None]:
+    """Put `where: ` before the message of a UsageError raised inside."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}" if where else str(error)) from None
+
+
+def plain(value: object, name: str = "") -> object:
     """A deep copy of `value` made of plain values alone; tuples become lists.
 
     Args:
         value: what came from a file, a flag or a caller; never changed.
-        name: how a message calls it.
+        name: how a message calls it; "" for a file's or record's top level.
 
     Returns:
         The copy, which shares nothing with `value`.
@@ -52,21 +72,26 @@ def plain(value: object, name: str) -> object:
 def _copy(value: object, name: str, depth: int, count: list[int]) -> object:
     count[0] += 1
     if depth > MAX_DEPTH:
-        raise UsageError(f"{name} is nested deeper than {MAX_DEPTH} levels; flatten it")
+        raise UsageError(f"{label(name)} is nested deeper than {MAX_DEPTH} levels; flatten it")
     if count[0] > MAX_NODES:
-        raise UsageError(f"{name} holds more than {MAX_NODES} values; shorten it")
+        raise UsageError(f"{label(name)} holds more than {MAX_NODES} values; shorten it")
     if isinstance(value, Mapping):
         return {
-            _key(key, name): _copy(item, f"{name}.{key}", depth + 1, count) for key, item in value.items()
+            _key(key, name): _copy(item, _inner(name, key), depth + 1, count) for key, item in value.items()
         }
     if isinstance(value, list | tuple):
         return [_copy(item, f"{name}[{index}]", depth + 1, count) for index, item in enumerate(value)]
     return _scalar(value, name)
 
 
+def _inner(name: str, key: object) -> str:
+    return f"{name}.{label(str(key))}" if name else label(str(key))
+
+
 def _key(key: object, name: str) -> str:
     if not isinstance(key, str):
-        raise UsageError(f"{name}: key {shown(key)} must be text; put it in quotes")
+        place = f"{name}: " if name else ""
+        raise UsageError(f"{place}key {shown(key)} must be text; put it in quotes")
     return str(_scalar(key, f"a key of {name}"))
 
 

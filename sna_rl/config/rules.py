@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sna_rl.config.literals import ACTIVATIONS, parse_value
+from sna_rl.config.literals import parse_value
 from sna_rl.config.plain import shown
 from sna_rl.config.schedules import parse_schedule
 from sna_rl.errors import UsageError, suggestion
@@ -60,8 +60,8 @@ class Rule:
         """
         try:
             return self.accept(value)
-        except UsageError:
-            raise
+        except UsageError as error:
+            raise UsageError(f"{name}: {error}") from None
         except (ValueError, TypeError, OverflowError):
             raise UsageError(
                 f"{name} must be {self.wanted}, not {shown(value)} ({type(value).__name__})"
@@ -117,6 +117,8 @@ def either(*rules: Rule) -> Rule:
         for rule in rules:
             try:
                 return rule.accept(value)
+            except UsageError:
+                raise
             except (ValueError, TypeError, OverflowError):
                 continue
         raise ValueError
@@ -165,12 +167,36 @@ def _filled_text(value: object) -> str:
     return str(value)
 
 
-def _mapping(value: object) -> object:
+def record(rules: Mapping[str, Rule]) -> Rule:
+    """A mapping whose keys are known, each with a rule of its own."""
+
+    def accept(value: object) -> dict[str, object]:
+        entries = _mapping(value)
+        for key in entries:
+            if key not in rules:
+                raise UsageError(f"unknown key {shown(key)}{suggestion(key, rules)}")
+        return {key: rules[key].check(key, entry) for key, entry in entries.items()}
+
+    return Rule(MAPPING.wanted, accept)
+
+
+def pair(first: Rule, second: Rule, wanted: str) -> Rule:
+    """A list of two values."""
+
+    def accept(value: object) -> list[object]:
+        if not isinstance(value, list | tuple) or len(value) != 2:
+            raise TypeError
+        return [first.accept(value[0]), second.accept(value[1])]
+
+    return Rule(wanted, accept)
+
+
+def _mapping(value: object) -> dict[str, object]:
     if isinstance(value, str):
-        value = parse_value(value)
+        value = parse_value(value, "the text")
     if not isinstance(value, Mapping):
         raise TypeError
-    return value
+    return dict(value)
 
 
 def _nothing(value: object) -> None:
@@ -179,8 +205,18 @@ def _nothing(value: object) -> None:
 
 
 def _schedule(value: object) -> object:
-    start, end = parse_schedule(value)
-    return start if start == end and isinstance(value, str) else value
+    try:
+        start, end = parse_schedule(value)
+    except UsageError:
+        raise ValueError from None
+    return start if start == end else value
+
+
+def _entropy(value: object) -> str:
+    word, _, start = _any_text(value).partition("_")
+    if word != "auto" or (value != word and not 0 < float(start) < math.inf):
+        raise ValueError
+    return str(value)
 
 
 def _class(value: object) -> str:
@@ -190,15 +226,20 @@ def _class(value: object) -> str:
 
 def _policy(value: object) -> str:
     if isinstance(value, str) and "." not in value and value not in POLICIES:
-        raise UsageError(f"unknown policy {shown(value)}{suggestion(value, POLICIES)}")
+        raise UsageError(f"unknown name {shown(value)}{suggestion(value, POLICIES)}")
     return POLICIES[value] if isinstance(value, str) and value in POLICIES else str(DOTTED.accept(value))
 
 
-def _activation(value: object) -> str:
-    name = value.rpartition(".")[2] if isinstance(value, str) else value
-    if name not in ACTIVATIONS or value not in (name, f"nn.{name}", f"th.nn.{name}", f"torch.nn.{name}"):
-        raise ValueError
-    return f"nn.{name}"
+def symbol(module: str, names: Sequence[str]) -> Rule:
+    """One of torch's classes by name; `ReLU`, `nn.ReLU` and `torch.nn.ReLU` are one, written `nn.ReLU`."""
+
+    def accept(value: object) -> str:
+        prefix, _, name = _any_text(value).rpartition(".")
+        if name not in names or prefix not in ("", module, f"th.{module}", f"torch.{module}"):
+            raise ValueError
+        return f"{module}.{name}"
+
+    return Rule(f"one of {', '.join(f'{module}.{name}' for name in names)}", accept)
 
 
 def _wrappers(value: object) -> object:
@@ -246,5 +287,5 @@ SCHEDULE = Rule("a positive number, 'lin_START' (falls to 0) or 'lin_START_END'"
 DOTTED = matching(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+", "a class's dotted name such as package.module.Class")
 CLASS = Rule(f"the dotted name of a class, or {', '.join(SHORT_NAMES)}", _class)
 POLICY = Rule("SNAPolicy or the dotted name of a class", _policy)
-ACTIVATION = Rule(f"one of nn.{', nn.'.join(ACTIVATIONS)}", _activation)
+ENTROPY = Rule("'auto', or 'auto_START' such as 'auto_0.1'", _entropy)
 WRAPPERS = Rule("dotted names of classes, each alone or as {name: {argument: value}}", _wrappers)

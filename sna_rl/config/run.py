@@ -11,8 +11,8 @@ from typing import Any, Self
 
 from sna_rl.config.importables import check_importable, check_trusted, modules_named
 from sna_rl.config.keys import CRITICS, RUN_RULES
-from sna_rl.config.layers import check_algorithm, check_layer, is_own_policy, located
-from sna_rl.config.plain import Data, differences, merge, plain, shown
+from sna_rl.config.layers import check_algorithm, check_layer, is_own_policy
+from sna_rl.config.plain import Data, differences, label, located, merge, plain, shown
 from sna_rl.config.rules import DOTTED, integer, named_items
 from sna_rl.config.yaml import dump_yaml, read_yaml
 from sna_rl.errors import UsageError, suggestion
@@ -128,8 +128,7 @@ class RunConfig:
     @property
     def policy_kwargs(self) -> dict[str, Any]:
         """A fresh copy of the policy's arguments, `critic` and `rank` among them."""
-        kwargs = deepcopy(self.hyperparams.get("policy_kwargs", {}))
-        assert isinstance(kwargs, dict)
+        kwargs: Any = deepcopy(self.hyperparams.get("policy_kwargs", {}))
         return {**kwargs, "critic": self.critic, "rank": self.rank}
 
     def replace(self, **changes: object) -> RunConfig:
@@ -203,8 +202,9 @@ class RunConfig:
         Raises:
             UsageError: if the file is not such a configuration, or wants other modules imported.
         """
-        config = cls.from_dict(read_yaml(path), str(path))
-        check_trusted(modules_named(config.env, config.gym_packages), gym_packages, str(path))
+        where = label(str(path))
+        config = cls.from_dict(read_yaml(path), where)
+        check_trusted(modules_named(config.env, config.gym_packages), gym_packages, where)
         return config
 
 

@@ -4,32 +4,20 @@ from __future__ import annotations
 
 import re
 import stat
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 from typing import Any, Final, TextIO
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
-from ruamel.yaml.events import (
-    AliasEvent,
-    DocumentStartEvent,
-    MappingEndEvent,
-    MappingStartEvent,
-    ScalarEvent,
-    SequenceEndEvent,
-    SequenceStartEvent,
-)
 from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.representer import SafeRepresenter
 
-from sna_rl.config.plain import MAX_DEPTH, MAX_NODES, Data, plain, shown
+from sna_rl.config.plain import Data, label, located, plain, shown
+from sna_rl.config.survey import TAG_PREFIX, survey
 from sna_rl.errors import UsageError
 
 MAX_BYTES: Final = 262_144
-_PREFIX: Final = "tag:yaml.org,2002:"
-_TAGS: Final = {"!", *(_PREFIX + name for name in ("str", "int", "float", "bool", "null", "seq", "map"))}
 _BARE: Final = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*", re.ASCII)
 _WORDS_OF_1_1: Final = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
@@ -46,24 +34,27 @@ def read_yaml(path: str | Path) -> Data:
     Raises:
         UsageError: if the file can't be read or is not such YAML; one sentence with file, line and key.
     """
-    file = Path(path)
-    try:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise UsageError(f"{path} is not a file; give a YAML file")
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, UsageError):
-            raise
-        reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"can't read {shown(str(path))}: {reason}") from None
-    if len(content) > MAX_BYTES:
-        raise UsageError(f"{path} is larger than {MAX_BYTES // 1024} KiB; a configuration is a few lines")
+    name = label(str(path))
+    content = _read_bytes(Path(path), name)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
-    return parse_yaml(text, str(path))
+        raise UsageError(f"{name} is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    return parse_yaml(text, name)
+
+
+def _read_bytes(path: Path, name: str) -> bytes:
+    try:
+        is_file = stat.S_ISREG(path.stat().st_mode)
+        content = path.read_bytes() if is_file and path.stat().st_size <= MAX_BYTES else None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"can't read {name}: {reason}") from None
+    if not is_file:
+        raise UsageError(f"{name} is not a file; give a YAML file")
+    if content is None:
+        raise UsageError(f"{name} is larger than {MAX_BYTES // 1024} KiB; a configuration is a few lines")
+    return content
 
 
 def parse_yaml(text: str, where: str) -> Data:
@@ -90,9 +81,8 @@ def parse_yaml(text: str, where: str) -> Data:
         ...
         sna_rl.errors.UsageError: x.yml, line 1, a: unknown tag '!!python/object:os.system'; plain data only
     """
-    reader = YAML(typ="safe", pure=True)
     try:
-        _survey(reader.parse(text), where)
+        survey(YAML(typ="safe", pure=True).parse(text), where)
         data = YAML(typ="safe", pure=True).load(text)
     except UsageError:
         raise
@@ -100,94 +90,15 @@ def parse_yaml(text: str, where: str) -> Data:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         problem = " ".join(str(error.problem or error.context).split())
         raise UsageError(f"{where}{line} is not valid YAML: {problem}") from None
+    except (KeyError, ValueError) as error:
+        raise UsageError(f"{where} has a value that its tag does not fit: {shown(str(error))}") from None
     except Exception as error:  # the parser meets malformed text with errors of many kinds
         raise UsageError(f"{where} is not valid YAML: {shown(' '.join(str(error).split()))}") from None
     if not isinstance(data, dict):
         found = "nothing" if data is None else f"a {type(data).__name__}"
         raise UsageError(f"{where} must hold a mapping (lines of `key: value`), but holds {found}")
-    return plain(data, where)  # type: ignore[return-value]
-
-
-@dataclass
-class _Frame:
-    """A collection being surveyed: its size with anchors expanded, and where in it we are."""
-
-    is_mapping: bool
-    anchor: str | None
-    size: int = 1
-    key: str | None = None
-    keys: set[str] = field(default_factory=set)
-
-
-def _survey(events: Iterator[Any], where: str) -> None:
-    """Refuse what must not be built, from the parser's events alone."""
-    stack = [_Frame(False, None)]
-    sizes: dict[str, int] = {}
-    for event in events:
-        place = _Place(where, event.start_mark.line + 1, stack)
-        if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
-            raise place.error("declares an old version of YAML; remove the %YAML line")
-        if isinstance(event, SequenceStartEvent | MappingStartEvent | ScalarEvent):
-            if event.tag is not None and event.tag not in _TAGS:
-                raise place.error(f"unknown tag {shown(event.tag.replace(_PREFIX, '!!'))}; plain data only")
-            if event.anchor is not None:
-                sizes.pop(event.anchor, None)
-        if isinstance(event, SequenceStartEvent | MappingStartEvent):
-            if _awaits_key(stack[-1]):
-                raise place.error("a key must be text, not a list or mapping")
-            if len(stack) > MAX_DEPTH:
-                raise place.error(f"is nested deeper than {MAX_DEPTH} levels")
-            stack.append(_Frame(isinstance(event, MappingStartEvent), event.anchor))
-        elif isinstance(event, SequenceEndEvent | MappingEndEvent):
-            done = stack.pop()
-            _close(stack[-1], done.size, done.anchor, sizes, place)
-        elif isinstance(event, ScalarEvent):
-            if _awaits_key(stack[-1]):
-                _open_key(stack[-1], event.value, place)
-            else:
-                _close(stack[-1], 1, event.anchor, sizes, place)
-        elif isinstance(event, AliasEvent):
-            if _awaits_key(stack[-1]):
-                raise place.error("a key must be text, not an alias")
-            if any(frame.anchor == event.anchor for frame in stack):
-                raise place.error(f"anchor {shown(event.anchor)} refers to itself")
-            if event.anchor not in sizes:
-                raise place.error(f"anchor {shown(event.anchor)} is not defined before it is used")
-            _close(stack[-1], sizes[event.anchor], None, sizes, place)
-
-
-@dataclass
-class _Place:
-    """Where in a file the survey is, for messages."""
-
-    where: str
-    line: int
-    stack: list[_Frame]
-
-    def error(self, problem: str) -> UsageError:
-        keys = ".".join(frame.key for frame in self.stack if frame.key is not None)
-        return UsageError(f"{self.where}, line {self.line}{', ' + keys if keys else ''}: {problem}")
-
-
-def _awaits_key(frame: _Frame) -> bool:
-    return frame.is_mapping and frame.key is None
-
-
-def _open_key(frame: _Frame, key: str, place: _Place) -> None:
-    if key in frame.keys:
-        raise place.error(f"key {shown(key)} stands twice")
-    frame.keys.add(key)
-    frame.key = key
-
-
-def _close(frame: _Frame, size: int, anchor: str | None, sizes: dict[str, int], place: _Place) -> None:
-    """Add a finished value to the collection it stands in."""
-    frame.size += size
-    if frame.size > MAX_NODES:
-        raise place.error(f"holds more than {MAX_NODES} values once its anchors are expanded")
-    if anchor is not None:
-        sizes[anchor] = size
-    frame.key = None
+    with located(where):
+        return plain(data)  # type: ignore[return-value]
 
 
 class _Representer(SafeRepresenter):
@@ -198,14 +109,14 @@ class _Representer(SafeRepresenter):
 
     def text(self, data: str) -> ScalarNode:
         is_bare = _BARE.fullmatch(data) is not None and data.lower() not in _WORDS_OF_1_1
-        return self.represent_scalar(_PREFIX + "str", data, style=None if is_bare else '"')
+        return self.represent_scalar(TAG_PREFIX + "str", data, style=None if is_bare else '"')
 
     def number(self, data: float) -> ScalarNode:
         digits = repr(data).replace("inf", ".inf")
         mantissa, mark, exponent = digits.partition("e")
         if mark and "." not in mantissa:
             digits = f"{mantissa}.0e{exponent}"
-        return self.represent_scalar(_PREFIX + "float", digits)
+        return self.represent_scalar(TAG_PREFIX + "float", digits)
 
 
 _Representer.add_representer(str, _Representer.text)
