@@ -1,1 +1,110 @@
-"""To be written."""
+"""The command line, `sna-rl VERB`: reads flags, calls, prints; heavy imports wait for the verb."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from sna_rl.cli import train
+from sna_rl.cli.arguments import repeat_flags, without_debug
+from sna_rl.errors import SnaError, suggestion
+
+app = typer.Typer(
+    name="sna-rl",
+    help="Reinforcement learning with separable critics, beside their MLP baselines.",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for verb in (train,):
+    app.command(verb.__name__.rpartition(".")[2])(verb.command)
+
+
+def _print_versions(wanted: bool) -> None:
+    """Print this package's version and those that decide a run's numbers, then end."""
+    if wanted:
+        from sna_rl.runs import versions
+
+        names = {
+            "sna-rl": "sna-rl",
+            "torch": "torch",
+            "stable-baselines3": "Stable-Baselines3",
+            "mujoco": "MuJoCo",
+        }
+        found = versions()
+        typer.echo("\n".join(f"{label} {found[name]}" for name, label in names.items()))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_versions, is_eager=True, help="Print versions and exit."),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; anywhere in the line.")
+    ] = False,
+) -> None:
+    """Options before the verb; `main` has taken `--debug` already."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line.
+
+    Args:
+        arguments: its words after `sna-rl`; by default those of this process.
+
+    Returns:
+        Exit code: 0 done, 1 failed, 2 wrong usage, 130 or 143 ended by a signal; errors are one sentence.
+
+    Example:
+        >>> main(["train", "--alg", "sac"])
+        2
+    """
+    words, debug = without_debug(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return int(app(repeat_flags(words) or ["--help"], standalone_mode=False) or 0)
+    except SnaError as error:
+        return _fail(str(error), error.exit_code, debug)
+    except TyperException as error:
+        return _fail(_usage_sentence(error), error.exit_code, debug)
+    except (KeyboardInterrupt, typer.Abort):
+        return _fail("interrupted", 130, debug)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        where = f"{error.filename!r}: " if error.filename else ""
+        return _fail(f"{where}{error.strerror or error}", 1, debug)
+    except Exception as error:
+        lines = str(error).strip().splitlines() or ["no message"]
+        return _fail(f"unexpected {type(error).__name__}: {lines[0]}; --debug shows where", 1, debug)
+
+
+def _fail(sentence: str, exit_code: int, debug: bool) -> int:
+    """Print what went wrong; with `debug`, where."""
+    if debug:
+        traceback.print_exc()
+    typer.echo(f"sna-rl: {sentence}", err=True)
+    return exit_code
+
+
+def _usage_sentence(error: TyperException) -> str:
+    """Typer's message in one sentence, with the closest name for an unknown flag or verb."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "sna-rl"
+    flag = getattr(error, "option_name", None)
+    if context and flag and type(error).__name__ == "NoSuchOption":
+        known = [name for parameter in context.command.params for name in parameter.opts]
+        close = suggestion(flag, known)
+        return (
+            f"{command} has no option {flag}{close if 'did you mean' in close else f'; see {command} --help'}"
+        )
+    message = " ".join(error.format_message().split()).rstrip(".")
+    return f"{message[:1].lower()}{message[1:]}; see {command} --help"

@@ -1,0 +1,145 @@
+"""An agent ready to act: from a run folder without opening a pickle, or from a zip that is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.vec_env import VecEnv, VecNormalize
+
+from sna_rl.config import RunConfig
+from sna_rl.errors import SnaError, UsageError
+from sna_rl.runs import RunFolder, env_name
+from sna_rl.training.archive import load_archive, read_archive
+from sna_rl.training.build import build
+from sna_rl.training.environments import first_line, make_vec_env
+from sna_rl.training.models import load_tensors
+
+
+@dataclass(frozen=True)
+class Source:
+    """Which agent to load, and what it shall act in.
+
+    Args:
+        path: a run folder, a model in one, or a zip of Stable-Baselines3.
+        best: take the model of the best evaluation instead of the last.
+        env: environment's id; None is the run's own. A zip has none.
+        env_kwargs: arguments of the environment; None are the run's own.
+        gym_packages: modules that may be imported.
+        algo: algorithm of a zip that doesn't tell it.
+        trust: a zip from elsewhere may be unpickled.
+        device: where the networks go.
+    """
+
+    path: Path
+    best: bool = False
+    env: str | None = None
+    env_kwargs: Mapping[str, Any] | None = None
+    gym_packages: Sequence[str] = ()
+    algo: str | None = None
+    trust: bool = False
+    device: str = "auto"
+
+
+@dataclass(frozen=True)
+class Agent:
+    """A loaded agent with environments to act in; VecNormalize statistics are those it was saved with.
+
+    Args:
+        model: the agent.
+        env: its environments.
+        config: what it was trained with; of a zip, the environment alone is known.
+        folder: where what is made of it goes: the run folder, or the zip's.
+    """
+
+    model: BaseAlgorithm
+    env: VecEnv
+    config: RunConfig
+    folder: Path
+
+
+def load_agent(source: Source, *, n_envs: int = 1, render_mode: str | None = None) -> Agent:
+    """Load an agent and make environments for it.
+
+    Args:
+        source: which agent.
+        n_envs: number of environments.
+        render_mode: Gymnasium's, None to draw nothing.
+
+    Returns:
+        The agent; whoever asked closes `env`.
+
+    Raises:
+        UsageError: if there is no such agent, a zip isn't trusted, or the environment doesn't match.
+        SnaError: if what was saved is damaged.
+    """
+    if not source.path.exists():
+        raise UsageError(
+            f"{str(source.path)!r} does not exist; give a run folder or a zip of Stable-Baselines3"
+        )
+    is_run = source.path.is_dir() or (source.path.parent / "config.yml").is_file()
+    return (_from_run if is_run else _from_zip)(source, n_envs, render_mode)
+
+
+def _from_run(source: Source, n_envs: int, render_mode: str | None) -> Agent:
+    """Build the agent anew from the run's configuration and give it the saved tensors."""
+    folder = RunFolder.open(source.path)
+    is_best = source.best or source.path.name.startswith("best_model")
+    tensors = folder.best_model_tensors if is_best else folder.model_tensors
+    config = RunConfig.from_yaml(folder.config_yml, source.gym_packages)
+    env = make_vec_env(_acting(config, source), evaluation=True, n_envs=n_envs, render_mode=render_mode)
+    try:
+        without = dict.fromkeys(
+            ("replay_buffer_class", "replay_buffer_kwargs", "optimize_memory_usage", "n_steps")
+        )
+        model = build(config.replace(buffer_size=1, device=source.device, update="reference", **without), env)
+        load_tensors(tensors, model)
+    except BaseException:
+        env.close()
+        raise
+    return Agent(model, env, config, folder.path)
+
+
+def _from_zip(source: Source, n_envs: int, render_mode: str | None) -> Agent:
+    """Unpickle a zip that the user trusts, and the statistics that the RL Zoo puts beside it."""
+    archive = read_archive(source.path)
+    if source.env is None:
+        raise UsageError(f"{str(source.path)!r} doesn't hold its environment's id; name it with --env")
+    config = _acting(RunConfig("dqn", source.env), source)
+    env = make_vec_env(config, evaluation=True, n_envs=n_envs, render_mode=render_mode)
+    try:
+        folder = source.path.parent
+        statistics = [folder / env_name(source.env) / "vecnormalize.pkl", folder / "vecnormalize.pkl"]
+        found = next((path for path in statistics if path.is_file()), None)
+        if found is not None and source.trust:
+            env = _normalized(found, env)
+        model = load_archive(archive, env, algo=source.algo, trust=source.trust, device=source.device)
+    except BaseException:
+        env.close()
+        raise
+    return Agent(model, env, config, folder)
+
+
+def _acting(config: RunConfig, source: Source) -> RunConfig:
+    """The configuration with the environment that the agent shall act in."""
+    changes: dict[str, Any] = {} if source.env is None else {"env": source.env}
+    packages = sorted({*config.gym_packages, *source.gym_packages})
+    changed = config.replace(gym_packages=packages, vec_env="dummy", **changes)
+    if source.env_kwargs is None:
+        return changed
+    return replace(changed, env_kwargs=dict(source.env_kwargs), eval_env_kwargs=None)
+
+
+def _normalized(path: Path, env: VecEnv) -> VecNormalize:
+    """Statistics pickled by Stable-Baselines3, frozen."""
+    try:
+        statistics = VecNormalize.load(str(path), env)
+    except Exception as error:  # unpickling can raise anything
+        raise SnaError(
+            f"{str(path)!r} can't be loaded as VecNormalize statistics: {first_line(error)}"
+        ) from error
+    statistics.training, statistics.norm_reward = False, False
+    return statistics
