@@ -1,5 +1,7 @@
 """Separable functions of several modes: networks, parameter budgets and spectra; torch alone."""
 
+from sna_rl.separable import spectrum
+from sna_rl.separable.budget import n_parameters, rank_for_parameters, width_for_parameters
 from sna_rl.separable.factors import FactorConfig
 from sna_rl.separable.forms import Bilinear, Part
 from sna_rl.separable.initial import InitConfig
@@ -15,4 +17,8 @@ __all__ = [
     "InitConfig",
     "Part",
     "SeparableNetwork",
+    "n_parameters",
+    "rank_for_parameters",
+    "spectrum",
+    "width_for_parameters",
 ]

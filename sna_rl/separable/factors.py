@@ -44,7 +44,7 @@ class FactorConfig:
     layer_norm: bool = True
     signed: bool | None = None
     n_knots: int = 16
-    n_coordinates: int = 16
+    n_coordinates: int = 8
 
     def __post_init__(self) -> None:
         check_name("factor", self.kind, KINDS)

@@ -27,7 +27,7 @@ def quadratic_bspline(u: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         >>> quadratic_bspline(torch.tensor([0.0, 0.5, 1.0, 2.0]))
         tensor([0.7500, 0.5000, 0.1250, 0.0000])
     """
-    return torch.where(u < 0.5, 0.75 - u.square(), 0.5 * (1.5 - u).clamp_min(0.0).square())
+    return 0.5 * (1.5 - u).relu().square() - 1.5 * (0.5 - u).relu().square()
 
 
 def spline_basis(z: Float[Tensor, "*shape"], slope: Tensor, n_knots: int) -> Float[Tensor, "*shape knots"]:
