@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from sna_rl.cli import train
+from sna_rl.cli import board, demo, evaluate, export, train, video
 from sna_rl.cli.arguments import repeat_flags, without_debug
 from sna_rl.errors import SnaError, suggestion
 
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train,):
+for verb in (train, evaluate, video, export, board, demo):
     app.command(verb.__name__.rpartition(".")[2])(verb.command)
 
 

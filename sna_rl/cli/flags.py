@@ -1,50 +1,75 @@
-"""Flags that several verbs share, under the names that RL Zoo users know."""
+"""Flags that several verbs share, under the names that RL Zoo users know, and the agent they name."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from sna_rl.training.loading import Source
+
 Run = Annotated[
     Path | None,
-    typer.Argument(metavar="RUN|ZIP", help="Run folder, or a zip of Stable-Baselines3.", show_default=False),
+    typer.Argument(
+        metavar="[RUN|ZIP]", help="Run folder, or a zip of Stable-Baselines3.", show_default=False
+    ),
 ]
-Algo = Annotated[str | None, typer.Option("--algo", help="sac, td3 or dqn.", show_default=False)]
-Env = Annotated[
-    str | None, typer.Option("--env", help="Environment's id; package:Id works.", show_default=False)
-]
+Algo = Annotated[str | None, typer.Option("--algo", help="sac, td3 or dqn.")]
+Env = Annotated[str | None, typer.Option("--env", help="Environment's id; package:Id works.")]
 EnvKwargs = Annotated[
-    list[str] | None,
-    typer.Option("--env-kwargs", metavar="K:V", help="Arguments of the environment.", show_default=False),
+    list[str] | None, typer.Option("--env-kwargs", metavar="K:V", help="Arguments of the environment.")
 ]
 GymPackages = Annotated[
     list[str] | None,
-    typer.Option(
-        "--gym-packages",
-        metavar="MODULE",
-        help="Modules that may be imported for environments, wrappers and callbacks.",
-        show_default=False,
-    ),
+    typer.Option("--gym-packages", metavar="MODULE", help="Modules that may be imported for environments."),
 ]
-Folder = Annotated[Path, typer.Option("--folder", "-f", help="Folder of all runs.")]
+Folder = Annotated[Path, typer.Option("--folder", "-f", help="Without RUN: folder of all runs.")]
 ExpId = Annotated[
-    int,
-    typer.Option("--exp-id", help="With --algo and --env: the run of this seed; 0 for the latest of all."),
+    int, typer.Option("--exp-id", help="Without RUN: the run of this seed; 0 takes the latest.")
 ]
-LoadBest = Annotated[bool, typer.Option("--load-best", help="Take the model of the best evaluation.")]
+LoadBest = Annotated[bool, typer.Option("--load-best", help="Model of the best evaluation.")]
 LoadCheckpoint = Annotated[
-    int | None, typer.Option("--load-checkpoint", metavar="STEPS", help="Take the checkpoint of this step.")
+    int | None, typer.Option("--load-checkpoint", metavar="STEP", help="Checkpoint of this step.")
 ]
-LoadLastCheckpoint = Annotated[
-    bool, typer.Option("--load-last-checkpoint", help="Take the latest checkpoint.")
-]
+LoadLastCheckpoint = Annotated[bool, typer.Option("--load-last-checkpoint", help="Latest checkpoint.")]
 Deterministic = Annotated[
     bool, typer.Option("--deterministic/--stochastic", help="Best action, or one sampled from the policy.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the episodes.")]
 Trust = Annotated[
-    bool, typer.Option("--trust", help="Unpickle a zip from elsewhere: this can run any code in it.")
+    bool, typer.Option("--trust", help="Unpickle a zip from elsewhere, whatever code it holds.")
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+
+
+def source(context: typer.Context) -> Source:
+    """The agent that a verb's flags name.
+
+    Args:
+        context: Typer's context of the verb; flags it hasn't are left at their defaults.
+
+    Returns:
+        What `load_agent` takes.
+
+    Raises:
+        UsageError: if no run is given and none is found.
+    """
+    from sna_rl.config import parse_pairs
+    from sna_rl.training.loading import Source, find_run
+
+    given = context.params
+    pairs = given.get("env_kwargs")
+    run = given["run"] or find_run(given["folder"], given["algo"], given["env"], given["exp_id"])
+    return Source(
+        path=run,
+        best=given["load_best"],
+        checkpoint=-1 if given["load_last_checkpoint"] else given["load_checkpoint"],
+        env=given["env"],
+        env_kwargs=parse_pairs(pairs, "--env-kwargs") if pairs else None,
+        gym_packages=tuple(given["gym_packages"] or ()),
+        algo=given["algo"],
+        trust=given["trust"],
+        device=given["device"],
+    )

@@ -12,7 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization
 
 from sna_rl.runs import Progress, RunFolder, atomic_write
-from sna_rl.training.evaluate import EpisodeResults, run_episodes
+from sna_rl.training.evaluate import run_episodes
 from sna_rl.training.models import save_model
 
 
@@ -71,17 +71,19 @@ class Evaluate(EveryMultiple):
         self.seed = seed
         self.stop_at = stop_at
         self.timesteps: list[int] = []
-        self.results: list[EpisodeResults] = []
+        self.returns: list[tuple[float, ...]] = []
+        self.lengths: list[tuple[int, ...]] = []
+        self.successes: list[tuple[bool, ...]] = []
 
     @property
     def last_return(self) -> float | None:
         """Mean return of the last evaluation."""
-        return self.results[-1].mean if self.results else None
+        return float(np.mean(self.returns[-1])) if self.returns else None
 
     @property
     def best_return(self) -> float | None:
         """Mean return of the best evaluation."""
-        return max((result.mean for result in self.results), default=None)
+        return max((float(np.mean(returns)) for returns in self.returns), default=None)
 
     def at_multiple(self) -> bool:
         """Evaluate, log, and save a new best model."""
@@ -91,7 +93,9 @@ class Evaluate(EveryMultiple):
         result = run_episodes(self.model, self.env, self.n_episodes, seed=seed)
         best = self.best_return
         self.timesteps.append(self.num_timesteps)
-        self.results.append(result)
+        self.returns.append(result.returns)
+        self.lengths.append(result.lengths)
+        self.successes.append(result.successes)
         self._write()
         self.logger.record("eval/mean_reward", result.mean)
         self.logger.record("eval/mean_ep_length", float(np.mean(result.lengths)))
@@ -108,14 +112,13 @@ class Evaluate(EveryMultiple):
 
     def _write(self) -> None:
         """Write every evaluation so far in the RL Zoo's form."""
-        successes = [result.successes for result in self.results]
-        told: dict[str, Any] = {"successes": successes} if all(successes) else {}
+        told: dict[str, Any] = {"successes": self.successes} if all(self.successes) else {}
         with atomic_write(self.folder.evaluations_npz) as file:
             np.savez(
                 file,
                 timesteps=self.timesteps,
-                results=[result.returns for result in self.results],
-                ep_lengths=[result.lengths for result in self.results],
+                results=self.returns,
+                ep_lengths=self.lengths,
                 **told,
             )
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -28,20 +26,8 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepR
 
 from sna_rl.config import RunConfig, named_items
 from sna_rl.errors import MissingExtraError, SnaError, UsageError
+from sna_rl.training.display import prepare_simulators
 from sna_rl.training.named import import_packages, load_class
-
-
-def prepare_simulators() -> None:
-    """Render without a display where there is none, and keep MuJoCo from writing MUJOCO_LOG.TXT.
-
-    Called in every process before its first environment; MuJoCo reads MUJOCO_GL when it is imported.
-    """
-    if sys.platform == "linux" and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        os.environ.setdefault("MUJOCO_GL", "egl")
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    import mujoco
-
-    mujoco.set_mju_user_warning(lambda message: None)
 
 
 def register(env: str, packages: Sequence[str] = ()) -> None:

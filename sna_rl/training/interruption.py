@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import threading
 from types import FrameType, TracebackType
-from typing import Self
 
 from stable_baselines3.common.callbacks import BaseCallback
 
@@ -37,7 +36,7 @@ class StopOnSignal(BaseCallback):
         self.received: signal.Signals | None = None
         self._former: dict[signal.Signals, object] = {}
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> StopOnSignal:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._former[number] = signal.signal(number, self._receive)

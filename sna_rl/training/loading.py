@@ -26,6 +26,7 @@ class Source:
     Args:
         path: a run folder, a model in one, or a zip of Stable-Baselines3.
         best: take the model of the best evaluation instead of the last.
+        checkpoint: take the checkpoint of this step, or the latest for −1.
         env: environment's id; None is the run's own. A zip has none.
         env_kwargs: arguments of the environment; None are the run's own.
         gym_packages: modules that may be imported.
@@ -36,6 +37,7 @@ class Source:
 
     path: Path
     best: bool = False
+    checkpoint: int | None = None
     env: str | None = None
     env_kwargs: Mapping[str, Any] | None = None
     gym_packages: Sequence[str] = ()
@@ -53,12 +55,14 @@ class Agent:
         env: its environments.
         config: what it was trained with; of a zip, the environment alone is known.
         folder: where what is made of it goes: the run folder, or the zip's.
+        origin: the file it was loaded from.
     """
 
     model: BaseAlgorithm
     env: VecEnv
     config: RunConfig
     folder: Path
+    origin: str
 
 
 def load_agent(source: Source, *, n_envs: int = 1, render_mode: str | None = None) -> Agent:
@@ -90,7 +94,8 @@ def _from_run(source: Source, n_envs: int, render_mode: str | None) -> Agent:
     is_best = source.best or source.path.name.startswith("best_model")
     tensors = folder.best_model_tensors if is_best else folder.model_tensors
     config = RunConfig.from_yaml(folder.config_yml, source.gym_packages)
-    env = make_vec_env(_acting(config, source), evaluation=True, n_envs=n_envs, render_mode=render_mode)
+    acting = _acting(config, source)
+    env = make_vec_env(acting, evaluation=True, n_envs=n_envs, render_mode=render_mode)
     try:
         without = dict.fromkeys(
             ("replay_buffer_class", "replay_buffer_kwargs", "optimize_memory_usage", "n_steps")
@@ -100,7 +105,7 @@ def _from_run(source: Source, n_envs: int, render_mode: str | None) -> Agent:
     except BaseException:
         env.close()
         raise
-    return Agent(model, env, config, folder.path)
+    return Agent(model, env, acting, folder.path, str(tensors))
 
 
 def _from_zip(source: Source, n_envs: int, render_mode: str | None) -> Agent:
@@ -120,7 +125,7 @@ def _from_zip(source: Source, n_envs: int, render_mode: str | None) -> Agent:
     except BaseException:
         env.close()
         raise
-    return Agent(model, env, config, folder)
+    return Agent(model, env, config, folder, str(source.path))
 
 
 def _acting(config: RunConfig, source: Source) -> RunConfig:
@@ -143,3 +148,30 @@ def _normalized(path: Path, env: VecEnv) -> VecNormalize:
         ) from error
     statistics.training, statistics.norm_reward = False, False
     return statistics
+
+
+def find_run(folder: Path, algo: str | None, env: str | None, exp_id: int) -> Path:
+    """Find a run by what it trained, as RL Zoo users name it.
+
+    Args:
+        folder: folder of all runs.
+        algo: its algorithm.
+        env: its environment.
+        exp_id: its seed; 0 takes the latest run of any seed.
+
+    Returns:
+        The run folder.
+
+    Raises:
+        UsageError: if there is none.
+    """
+    if algo is None or env is None:
+        raise UsageError("name a run folder, or --algo and --env of a run in --folder")
+    runs = [path.parent for path in Path(folder, env_name(env)).glob(f"{algo}-*/seed-*/config.yml")]
+    wanted = [run for run in runs if exp_id == 0 or run.name.split("-")[1] == str(exp_id)]
+    if not wanted:
+        seeds = ", ".join(sorted({run.name.split("-")[1] for run in runs}, key=int))
+        remedy = f"its runs there have the seeds {seeds}" if runs else "train one, or name the folder with -f"
+        seed = f" of seed {exp_id}" if exp_id else ""
+        raise UsageError(f"{str(folder)!r} holds no run of {algo} on {env}{seed}; {remedy}")
+    return max(wanted, key=lambda run: (run / "config.yml").stat().st_mtime)

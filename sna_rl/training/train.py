@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Self
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
@@ -144,7 +143,7 @@ class Training:
     @classmethod
     def prepare(
         cls, config: RunConfig, folder: RunFolder, resources: ExitStack, stop_at: float | None = None
-    ) -> Self:
+    ) -> Training:
         """Make environments, agent and log.
 
         Args:
