@@ -5,11 +5,12 @@ from sna_rl.separable.budget import n_parameters, rank_for_parameters, width_for
 from sna_rl.separable.factors import FactorConfig
 from sna_rl.separable.forms import Bilinear, Part
 from sna_rl.separable.initial import InitConfig
-from sna_rl.separable.linear import EnsembleLayerNorm, EnsembleLinear, EnsembleTower
+from sna_rl.separable.linear import EnsembleHead, EnsembleLayerNorm, EnsembleLinear, EnsembleTower
 from sna_rl.separable.network import SeparableNetwork
 
 __all__ = [
     "Bilinear",
+    "EnsembleHead",
     "EnsembleLayerNorm",
     "EnsembleLinear",
     "EnsembleTower",

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sna_rl.separable.factors import FactorConfig
-from sna_rl.separable.initial import FREE, RECTIFIED, Moments, first_layer_, orthogonal_rows_, tower_
-from sna_rl.separable.linear import EnsembleLinear, EnsembleTower
+from sna_rl.separable.initial import FREE, RECTIFIED, Moments, first_layer_, head_, orthogonal_rows_, tower_
+from sna_rl.separable.linear import EnsembleHead, EnsembleLinear, EnsembleTower
 from sna_rl.separable.splines import SplineAtoms
 
 SPLINE_MOMENTS = Moments(1.0, 1.25)  # of a product of splines at the start
@@ -52,20 +52,20 @@ class LinearFactor(Factor):
     def __init__(self, n_members: int, size: int, rank: int, config: FactorConfig, has_effect: bool) -> None:
         super().__init__()
         self.layer = EnsembleLinear(n_members, size, rank)
-        self.head = EnsembleLinear(n_members, rank, 1) if has_effect else None
+        self.head = EnsembleHead(n_members, rank) if has_effect else None
         self.is_signed = config.is_signed
         self.moments = FREE if config.is_signed else RECTIFIED
 
     def forward(self, x: Float[Tensor, "*members batch in"]) -> FactorOutput:
         """Components and main effect of a batch of inputs."""
         components = self.layer(x) if self.is_signed else F.relu(self.layer(x))
-        return FactorOutput(components, None if self.head is None else self.head(components).squeeze(-1))
+        return FactorOutput(components, None if self.head is None else self.head(components))
 
     def initialise(self, input_std: float, effect_std: float) -> None:
         """Orthogonal directions of length 1 / input_std, zero biases."""
         orthogonal_rows_(self.layer, 1.0 / input_std)
         if self.head is not None:
-            orthogonal_rows_(self.head, effect_std / math.sqrt(self.moments.square))
+            head_(self.head, effect_std / math.sqrt(self.moments.square))
 
     def owned(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """The layer, unless a head reads it too; the head."""
@@ -82,14 +82,14 @@ class MLPFactor(Factor):
         self.tower = EnsembleTower(n_members, size, config.width, config.depth, config.layer_norm)
         width = self.tower.out_features
         self.layer = None if rank is None else EnsembleLinear(n_members, width, rank)
-        self.head = EnsembleLinear(n_members, width, 1) if has_effect else None
+        self.head = EnsembleHead(n_members, width) if has_effect else None
         self.is_signed = config.is_signed
         self.moments = FREE if config.is_signed else RECTIFIED
 
     def forward(self, x: Float[Tensor, "*members batch in"]) -> FactorOutput:
         """Components and main effect of a batch of inputs."""
         features = self.tower(x)
-        effect = None if self.head is None else self.head(features).squeeze(-1)
+        effect = None if self.head is None else self.head(features)
         if self.layer is None:
             return FactorOutput(features[..., :0], effect)
         components = self.layer(features)
@@ -101,7 +101,7 @@ class MLPFactor(Factor):
         if self.layer is not None:
             orthogonal_rows_(self.layer, 1.0 / features_std)
         if self.head is not None:
-            orthogonal_rows_(self.head, effect_std / features_std)
+            head_(self.head, effect_std / features_std)
 
     def owned(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """The last layer, without a head everything; the head."""
@@ -118,7 +118,7 @@ class SplineFactor(Factor):
         self.tower = EnsembleTower(n_members, size, config.width, config.depth, config.layer_norm)
         self.coordinates = EnsembleLinear(n_members, self.tower.out_features, config.n_coordinates)
         self.atoms = SplineAtoms(n_members, config.n_coordinates, config.n_knots, rank)
-        self.head = EnsembleLinear(n_members, rank, 1) if has_effect else None
+        self.head = EnsembleHead(n_members, rank) if has_effect else None
         self.is_signed = config.is_signed
         self.moments = SPLINE_MOMENTS
 
@@ -127,7 +127,7 @@ class SplineFactor(Factor):
         components = self.atoms(torch.sigmoid(self.coordinates(self.tower(x))))
         if not self.is_signed:
             components = F.relu(components)
-        return FactorOutput(components, None if self.head is None else self.head(components).squeeze(-1))
+        return FactorOutput(components, None if self.head is None else self.head(components))
 
     def initialise(self, input_std: float, effect_std: float) -> None:
         """Coordinates spread evenly over [0, 1]; coefficients around 1, closer the more coordinates."""
@@ -137,7 +137,7 @@ class SplineFactor(Factor):
         variance = self.moments.square ** (1.0 / n_coordinates) - 1.0
         nn.init.normal_(self.atoms.coefficients, 1.0, math.sqrt(variance / MEAN_SQUARED_BASIS))
         if self.head is not None:
-            orthogonal_rows_(self.head, effect_std / math.sqrt(self.moments.square))
+            head_(self.head, effect_std / math.sqrt(self.moments.square))
 
     def owned(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """Everything, unless a head reads the components too; the head."""
@@ -188,18 +188,18 @@ class Branch(Factor):
     def __init__(self, n_members: int, size: int, width: int) -> None:
         super().__init__()
         self.hidden = EnsembleLinear(n_members, size, width)
-        self.head = EnsembleLinear(n_members, width, 1)
+        self.head = EnsembleHead(n_members, width)
         self.moments = FREE
 
     def forward(self, x: Float[Tensor, "*members batch in"]) -> FactorOutput:
         """Main effect of a batch of inputs."""
         effect = self.head(F.relu(self.hidden(x)))
-        return FactorOutput(effect[..., :0], effect.squeeze(-1))
+        return FactorOutput(effect.unsqueeze(-1)[..., :0], effect)
 
     def initialise(self, input_std: float, effect_std: float) -> None:
         """Unit inputs to the ReLU, an output of root mean square `effect_std`."""
         first_layer_(self.hidden, input_std)
-        orthogonal_rows_(self.head, effect_std / math.sqrt(RECTIFIED.square))
+        head_(self.head, effect_std / math.sqrt(RECTIFIED.square))
 
     def owned(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """Nothing; everything."""

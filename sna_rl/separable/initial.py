@@ -20,7 +20,7 @@ from torch import nn
 
 from sna_rl.errors import UsageError
 from sna_rl.separable.checks import check_name
-from sna_rl.separable.linear import EnsembleLinear, EnsembleTower
+from sna_rl.separable.linear import EnsembleHead, EnsembleLinear, EnsembleTower
 
 INITS = ("scaled", "paper")
 STATE_STD = 1.0  # normalised states
@@ -118,6 +118,13 @@ def orthogonal_rows_(layer: EnsembleLinear, norm: float) -> None:
     """
     layer.weight.copy_(_orthogonal_directions(*layer.weight.shape) * norm)
     layer.bias.zero_()
+
+
+@torch.no_grad()
+def head_(head: EnsembleHead, norm: float) -> None:
+    """Set each member's weights to a random direction of length `norm`, biases to zero."""
+    head.weight.copy_(nn.functional.normalize(torch.randn_like(head.weight), dim=-1) * norm)
+    head.bias.zero_()
 
 
 @torch.no_grad()

@@ -34,7 +34,7 @@ class EnsembleLinear(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(n_members, in_features, out_features))
         self.bias = nn.Parameter(torch.empty(n_members, out_features))
-        bound = 1.0 / math.sqrt(max(in_features, 1))
+        bound = 1.0 / math.sqrt(in_features)
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
 
@@ -43,6 +43,33 @@ class EnsembleLinear(nn.Module):
         if x.dim() == 2:
             x = x.expand(self.weight.shape[0], -1, -1)
         return torch.baddbmm(self.bias.unsqueeze(1), x, self.weight)
+
+
+class EnsembleHead(nn.Module):
+    """K affine functions of one output each.
+
+    y_k = ⟨x, w_k⟩ + b_k, as a product and a sum: a batched matrix product with one column is slow.
+
+    Args:
+        n_members: K, number of independent members.
+        in_features: size of the input.
+
+    Example:
+        >>> EnsembleHead(2, 3)(torch.zeros(7, 3)).shape
+        torch.Size([2, 7])
+    """
+
+    def __init__(self, n_members: int, in_features: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(n_members, 1, in_features))
+        self.bias = nn.Parameter(torch.empty(n_members, 1))
+        bound = 1.0 / math.sqrt(in_features)
+        nn.init.uniform_(self.weight, -bound, bound)
+        nn.init.uniform_(self.bias, -bound, bound)
+
+    def forward(self, x: Float[Tensor, "*members batch in"]) -> Float[Tensor, "K batch"]:
+        """Map one input shared by all members (batch, in), or one input each (K, batch, in)."""
+        return (x * self.weight).sum(-1) + self.bias
 
 
 class EnsembleLayerNorm(nn.Module):
@@ -69,7 +96,7 @@ class EnsembleLayerNorm(nn.Module):
 
     def forward(self, x: Float[Tensor, "K batch features"]) -> Float[Tensor, "K batch features"]:
         """Normalise each row of each member."""
-        return torch.addcmul(self.bias, F.layer_norm(x, x.shape[-1:]), self.weight)
+        return F.layer_norm(x, x.shape[-1:]) * self.weight + self.bias
 
 
 class EnsembleTower(nn.Module):

@@ -134,12 +134,20 @@ class SeparableNetwork(nn.Module):
             interaction, weights absorbed: p = R for one product, fewer than k · R for orders up
             to k, the smaller number of products for tucker, 0 for additive.
 
+        Raises:
+            UsageError: if a mode is missing or stands in both parts.
+
         Example:
             >>> network = SeparableNetwork([3, 2], rank=4)
             >>> state = network.encode([torch.zeros(5, 3)], [0])
             >>> network.bilinear(state, network.encode([torch.zeros(7, 2)], [1])).right.shape
             torch.Size([1, 7, 4])
         """
+        if sorted((*left.modes, *right.modes)) != list(range(len(self.factors))):
+            raise UsageError(
+                f"two parts must hold each of the {len(self.factors)} modes once, "
+                f"not {left.modes} and {right.modes}"
+            )
         form = self.interaction.bilinear(left, right)
         return form._replace(rows=form.rows + self.bias)
 
