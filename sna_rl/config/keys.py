@@ -73,7 +73,7 @@ RUN_RULES: Final[Mapping[str, Rule]] = {
 """Rules of RunConfig's own fields."""
 
 _NAMES: Final = listing(FILLED, "a list of names")
-_NORMALIZE: Final[Mapping[str, Rule]] = {
+NORMALIZE: Final[Mapping[str, Rule]] = {
     "training": BOOLEAN,
     "norm_obs": BOOLEAN,
     "norm_reward": BOOLEAN,
@@ -83,12 +83,12 @@ _NORMALIZE: Final[Mapping[str, Rule]] = {
     "epsilon": number(above=0),
     "norm_obs_keys": either(_NAMES, NOTHING),
 }
-_MONITOR: Final[Mapping[str, Rule]] = {
+MONITOR: Final[Mapping[str, Rule]] = {
     "allow_early_resets": BOOLEAN,
     "reset_keywords": _NAMES,
     "info_keywords": _NAMES,
 }
-_REPLAY_BUFFER: Final[Mapping[str, Rule]] = {
+REPLAY_BUFFER: Final[Mapping[str, Rule]] = {
     "handle_timeout_termination": BOOLEAN,
     "n_sampled_goal": _COUNT,
     "goal_selection_strategy": choice("future", "final", "episode"),
@@ -97,12 +97,12 @@ _REPLAY_BUFFER: Final[Mapping[str, Rule]] = {
 _ZOO: Final[Mapping[str, Rule]] = {
     "policy": POLICY,
     "policy_kwargs": MAPPING,
-    "normalize": either(BOOLEAN, record(_NORMALIZE)),
+    "normalize": either(BOOLEAN, record(NORMALIZE)),
     "frame_stack": _COUNT,
     "env_wrapper": WRAPPERS,
     "vec_env_wrapper": WRAPPERS,
     "callback": WRAPPERS,
-    "monitor_kwargs": record(_MONITOR),
+    "monitor_kwargs": record(MONITOR),
 }
 _OFF_POLICY: Final[Mapping[str, Rule]] = {
     "learning_rate": SCHEDULE,
@@ -114,7 +114,7 @@ _OFF_POLICY: Final[Mapping[str, Rule]] = {
     "train_freq": either(_COUNT, pair(_COUNT, choice("step", "episode"), "a pair such as [1, episode]")),
     "gradient_steps": either(_COUNT, integer(-1, -1)),
     "replay_buffer_class": CLASS,
-    "replay_buffer_kwargs": record(_REPLAY_BUFFER),
+    "replay_buffer_kwargs": record(REPLAY_BUFFER),
     "optimize_memory_usage": BOOLEAN,
     "n_steps": _COUNT,
     "stats_window_size": _COUNT,

@@ -14,6 +14,7 @@ Data = dict[str, object]
 
 MAX_DEPTH: Final = 50
 MAX_NODES: Final = 10_000
+MAX_PATH: Final = 300
 ABSENT: Final = "absent"
 _SHOWN: Final = 60
 
@@ -29,14 +30,15 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN + 2 else f"{text[:_SHOWN]}…"
 
 
-def label(name: str) -> str:
-    """A key or path as a message shows it bare: quoted and cut where it is long or not printable.
+def label(name: object, most: int = _SHOWN) -> str:
+    """A key or path as a message shows it: bare, quoted where not printable, cut after `most` characters.
 
     Example:
-        >>> label("gamma"), label("a\\nb")
-        ('gamma', "'a\\\\nb'")
+        >>> label("gamma"), label("a\\nb"), label("gamma", most=3)
+        ('gamma', "'a\\\\nb'", 'gam…')
     """
-    return name if name.isprintable() and len(name) <= _SHOWN else shown(name)
+    text = str(name) if str(name).isprintable() else repr(str(name))
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 @contextmanager
@@ -85,7 +87,7 @@ def _copy(value: object, name: str, depth: int, count: list[int]) -> object:
 
 
 def _inner(name: str, key: object) -> str:
-    return f"{name}.{label(str(key))}" if name else label(str(key))
+    return f"{name}.{label(key)}" if name else label(key)
 
 
 def _key(key: object, name: str) -> str:

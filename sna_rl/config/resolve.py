@@ -10,7 +10,7 @@ from typing import Any
 from sna_rl.config.importables import check_trusted, modules_named
 from sna_rl.config.keys import RUN_RULES
 from sna_rl.config.layers import check_algorithm, check_layer, is_own_policy
-from sna_rl.config.plain import Data, label, located, merge, shown
+from sna_rl.config.plain import MAX_PATH, Data, label, located, merge, shown
 from sna_rl.config.run import RunConfig
 from sna_rl.config.yaml import read_yaml
 from sna_rl.errors import UsageError, suggestion
@@ -51,7 +51,7 @@ def resolve(
         layers = [_entry(read_yaml(path), env, path)]
     else:
         algo, env, layer, modules = _read_conf(conf_file, algo, env)
-        check_trusted(modules, trusted, label(str(conf_file)))
+        check_trusted(modules, trusted, label(conf_file, MAX_PATH))
         layers = [layer]
     layers += [("-params", dict(hyperparams or {})), ("", flags)]
     return _combine(algo, env, layers)
@@ -63,7 +63,7 @@ Layer = tuple[str, Data]
 
 def _read_conf(conf_file: str | Path, algo: str | None, env: str | None) -> tuple[str, str, Layer, set[str]]:
     """Algorithm, environment and layer that a file gives, and the modules it wants imported."""
-    path = label(str(conf_file))
+    path = label(conf_file, MAX_PATH)
     if path.endswith(".py"):
         raise UsageError(f"{path} is Python, which would have to be executed; give the same keys as YAML")
     data = read_yaml(conf_file)

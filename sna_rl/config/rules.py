@@ -84,17 +84,19 @@ def integer(least: int, most: int | None = None, *, exact: bool = False) -> Rule
     return Rule(f"an int of {limit}", accept)
 
 
-def number(least: float = -math.inf, most: float = math.inf, *, above: float | None = None) -> Rule:
+def number(
+    least: int | float = -math.inf, most: int | float = math.inf, *, above: int | float | None = None
+) -> Rule:
     """A finite number with `least` ≤ value ≤ `most`, or with `above` < value ≤ `most`."""
 
-    def accept(value: object) -> float | int:
+    def accept(value: object) -> int | float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError
         if not math.isfinite(value) or not least <= value <= most or (above is not None and value <= above):
             raise ValueError
         return value
 
-    limits = [f"above {above:g}"] if above is not None else [f"at least {least:g}"] * (least > -math.inf)
+    limits = [f"above {above:g}"] if above is not None else [f"of at least {least:g}"] * (least > -math.inf)
     limits += [f"at most {most:g}"] * (most < math.inf)
     return Rule(" ".join(["a number", " and ".join(limits)]).strip(), accept)
 

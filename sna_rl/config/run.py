@@ -7,17 +7,18 @@ from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, no_type_check
 
 from sna_rl.config.importables import check_importable, check_trusted, modules_named
 from sna_rl.config.keys import CRITICS, RUN_RULES
 from sna_rl.config.layers import check_algorithm, check_layer, is_own_policy
-from sna_rl.config.plain import Data, differences, label, located, merge, plain, shown
+from sna_rl.config.plain import MAX_PATH, Data, differences, label, located, merge, plain, shown
 from sna_rl.config.rules import DOTTED, integer, named_items
 from sna_rl.config.yaml import dump_yaml, read_yaml
 from sna_rl.errors import UsageError, suggestion
 
 
+@no_type_check  # a test-time type checker would speak before __post_init__ does
 @dataclass(frozen=True)
 class RunConfig:
     """What a run is made of; two equal configurations give the same run.
@@ -162,7 +163,7 @@ class RunConfig:
         return plain({**data, **hyperparams}, "configuration")  # type: ignore[return-value]
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, object], where: str = "") -> Self:
+    def from_dict(cls, data: Mapping[str, object], where: str = "") -> RunConfig:
         """The configuration that `to_dict` describes.
 
         Args:
@@ -189,7 +190,7 @@ class RunConfig:
         return dump_yaml(self.to_dict())
 
     @classmethod
-    def from_yaml(cls, path: str | Path, gym_packages: Iterable[str] = ()) -> Self:
+    def from_yaml(cls, path: str | Path, gym_packages: Iterable[str] = ()) -> RunConfig:
         """Read a run's config.yml.
 
         Args:
@@ -202,7 +203,7 @@ class RunConfig:
         Raises:
             UsageError: if the file is not such a configuration, or wants other modules imported.
         """
-        where = label(str(path))
+        where = label(path, MAX_PATH)
         config = cls.from_dict(read_yaml(path), where)
         check_trusted(modules_named(config.env, config.gym_packages), gym_packages, where)
         return config

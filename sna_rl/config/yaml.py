@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import re
 import stat
-from io import StringIO
+from io import StringIO, TextIOBase
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.representer import SafeRepresenter
 
-from sna_rl.config.plain import Data, label, located, plain, shown
+from sna_rl.config.plain import MAX_PATH, Data, label, located, plain, shown
 from sna_rl.config.survey import TAG_PREFIX, survey
 from sna_rl.errors import UsageError
 
@@ -34,7 +34,7 @@ def read_yaml(path: str | Path) -> Data:
     Raises:
         UsageError: if the file can't be read or is not such YAML; one sentence with file, line and key.
     """
-    name = label(str(path))
+    name = label(path, MAX_PATH)
     content = _read_bytes(Path(path), name)
     try:
         text = content.decode("utf-8-sig")
@@ -148,7 +148,7 @@ def dump_yaml(data: Data) -> str:
     return stream.getvalue()
 
 
-def write_yaml(target: str | Path | TextIO, data: Data) -> None:
+def write_yaml(target: str | Path | TextIOBase, data: Data) -> None:
     """Write `dump_yaml(data)` to a file or an open text stream.
 
     Args:
