@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from sna_rl.errors import UsageError, suggestion
 
@@ -102,7 +102,7 @@ class CriticConfig:
         object.__setattr__(self, "action_modes", _groups("action_modes", self.action_modes))
 
     @classmethod
-    def split(cls, kwargs: Mapping[str, Any]) -> tuple[Self, dict[str, Any]]:
+    def split(cls, kwargs: Mapping[str, Any]) -> tuple[CriticConfig, dict[str, Any]]:
         """Take the critic's fields out of a policy's keyword arguments.
 
         Args:

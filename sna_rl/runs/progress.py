@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from types import TracebackType
-from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
@@ -51,7 +50,7 @@ class Progress:
         self._printed_done: int | None = None
         self._bar: RichProgress | None = None
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> Progress:
         if self._shown and self._console.is_terminal:
             self._bar = RichProgress(
                 BarColumn(bar_width=None),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from sna_rl.config import ALGORITHMS, CRITICS, RunConfig, dump_yaml, merge, read_yaml
 from sna_rl.config.keys import RUN_RULES
@@ -93,7 +93,7 @@ class Study:
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: Path) -> Study:
         """Read a study file; its name is the file's unless it gives one.
 
         Args:
@@ -105,7 +105,7 @@ class Study:
         return cls.from_dict({"name": path.stem, **read_yaml(path)}, str(path))
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any], where: str = "") -> Self:
+    def from_dict(cls, data: Mapping[str, Any], where: str = "") -> Study:
         """The study that a file or flags describe.
 
         Args:
