@@ -6,13 +6,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Annotated
 
 import typer
 from typer.exceptions import TyperException
 
 from sna_rl.cli import board, demo, evaluate, export, train, video
-from sna_rl.cli.arguments import repeat_flags, without_debug
+from sna_rl.cli.arguments import check_known, repeat_flags, without_debug
 from sna_rl.errors import SnaError, suggestion
 
 app = typer.Typer(
@@ -69,11 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     words, debug = without_debug(sys.argv[1:] if arguments is None else arguments)
     try:
-        return int(app(repeat_flags(words) or ["--help"], standalone_mode=False) or 0)
+        check_known(words)
+        return int(app(repeat_flags(words) or ["--help"], prog_name="sna-rl", standalone_mode=False) or 0)
     except SnaError as error:
         return _fail(str(error), error.exit_code, debug)
     except TyperException as error:
-        return _fail(_usage_sentence(error), error.exit_code, debug)
+        return _fail(_usage_sentence(error, words), error.exit_code, debug)
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", 130, debug)
     except BrokenPipeError:
@@ -95,8 +97,8 @@ def _fail(sentence: str, exit_code: int, debug: bool) -> int:
     return exit_code
 
 
-def _usage_sentence(error: TyperException) -> str:
-    """Typer's message in one sentence, with the closest name for an unknown flag or verb."""
+def _usage_sentence(error: TyperException, words: Sequence[str]) -> str:
+    """Typer's message in one sentence, with what was given, and the closest name for an unknown flag."""
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "sna-rl"
     flag = getattr(error, "option_name", None)
@@ -107,4 +109,7 @@ def _usage_sentence(error: TyperException) -> str:
             f"{command} has no option {flag}{close if 'did you mean' in close else f'; see {command} --help'}"
         )
     message = " ".join(error.format_message().split()).rstrip(".")
-    return f"{message[:1].lower()}{message[1:]}; see {command} --help"
+    names = getattr(getattr(error, "param", None), "opts", ())
+    given = [after for word, after in pairwise(words) if word in names]
+    but = f", not {given[-1]!r}" if given else ""
+    return f"{message[:1].lower()}{message[1:]}{but}; see {command} --help"

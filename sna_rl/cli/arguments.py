@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from sna_rl.errors import UsageError
+
 PAIR = re.compile(r"[A-Za-z_][\w.-]*:")
 MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$")
 MULTIPLE = {
@@ -15,6 +17,20 @@ MULTIPLE = {
     "--gym-packages": MODULE,
 }
 """Flags that take several values, each with the pattern of a value."""
+TRACKING = "tracking isn't built in; TensorBoard's event files lie in the run folder (sna-rl board)"
+TUNING = "tuning is a verb of its own here: sna-rl tune"
+ANSWERS = {
+    "--track": TRACKING,
+    "--wandb-project-name": TRACKING,
+    "--wandb-entity": TRACKING,
+    "--wandb-group": TRACKING,
+    "-tags": TRACKING,
+    "-optimize": TUNING,
+    "--optimize": TUNING,
+    "--optimize-hyperparameters": TUNING,
+    "--save-replay-buffer": "every checkpoint holds the replay buffer; --save-freq makes checkpoints",
+}
+"""What the RL Zoo's flags that don't exist here are answered with."""
 
 
 def repeat_flags(arguments: Sequence[str]) -> list[str]:
@@ -48,6 +64,23 @@ def repeat_flags(arguments: Sequence[str]) -> list[str]:
             n_values += 1
         words.append(word)
     return words
+
+
+def check_known(arguments: Sequence[str]) -> None:
+    """Answer the RL Zoo's flags that have another place here.
+
+    Args:
+        arguments: words of the command line.
+
+    Raises:
+        UsageError: with the answer.
+
+    Example:
+        >>> check_known(["train", "--algo", "sac"])
+    """
+    for word in arguments:
+        if word.partition("=")[0] in ANSWERS:
+            raise UsageError(ANSWERS[word.partition("=")[0]])
 
 
 def without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:

@@ -15,11 +15,14 @@ def command(
     run: flags.Run = None,
     n_episodes: Annotated[int, typer.Option("--n-episodes", "-n", min=1, help="Episodes to play.")] = 20,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="JSON file; by default evaluation.json in the run folder.")
+        Path | None,
+        typer.Option("--output", "-o", help="JSON file; by default evaluation.json in the run folder."),
     ] = None,
     deterministic: flags.Deterministic = True,
     seed: flags.Seed = 0,
-    render: Annotated[bool, typer.Option("--render/--no-render", help="Show the episodes in a window.")] = False,
+    render: Annotated[
+        bool, typer.Option("--render/--no-render", help="Show the episodes in a window.")
+    ] = False,
     n_envs: Annotated[int, typer.Option(min=1, help="Environments side by side.")] = 1,
     algo: flags.Algo = None,
     env: flags.Env = None,
@@ -46,7 +49,14 @@ def command(
     summary = results.summary()
     file = output or agent.folder / "evaluation.json"
     write_json(
-        file, {"model": agent.origin, "env": agent.config.env, "seed": seed, "deterministic": deterministic, **summary}
+        file,
+        {
+            "model": agent.origin,
+            "env": agent.config.env,
+            "seed": seed,
+            "deterministic": deterministic,
+            **summary,
+        },
     )
     kind = "deterministic" if deterministic else "stochastic"
     typer.echo(f"{agent.origin} on {agent.config.env}: {n_episodes} {kind} episodes from seed {seed}")

@@ -14,7 +14,8 @@ def command(
     context: typer.Context,
     run: flags.Run = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="ONNX file; by default policy.onnx in the run folder.")
+        Path | None,
+        typer.Option("--output", "-o", help="ONNX file; by default policy.onnx in the run folder."),
     ] = None,
     algo: flags.Algo = None,
     env: flags.Env = None,

@@ -44,6 +44,16 @@ Trust = Annotated[
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 
 
+def number(value: float | None) -> str:
+    """A return as it is printed.
+
+    Example:
+        >>> number(-1234.56), number(None)
+        ('-1,234.6', 'unknown')
+    """
+    return "unknown" if value is None else f"{value:,.1f}"
+
+
 def source(context: typer.Context) -> Source:
     """The agent that a verb's flags name.
 

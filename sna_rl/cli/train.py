@@ -5,93 +5,102 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from sna_rl.cli import flags
-from sna_rl.errors import UsageError
 
-NOT_FIELDS = {"algo", "env", "hyperparams", "conf_file", "progress", "verbose", "track"}
+WHAT, HOW, CHECKS, WORLD = "What to train", "How", "Evaluation and saving", "Environments"
+NUMBERS = {
+    "rank",
+    "n_timesteps",
+    "seed",
+    "eval_freq",
+    "eval_episodes",
+    "n_eval_envs",
+    "save_freq",
+    "n_envs",
+    "num_threads",
+}
+NOT_FIELDS = {"algo", "env", "hyperparams", "conf_file", "progress", "verbose", "uuid"}
+
+
+def _option(panel: str, help: str, *names: str, metavar: str | None = None) -> Any:
+    """A flag in its panel of the help."""
+    return typer.Option(*names, help=help, metavar=metavar, rich_help_panel=panel)
 
 
 def command(
     context: typer.Context,
-    algo: flags.Algo = None,
-    env: flags.Env = None,
+    algo: Annotated[str | None, _option(WHAT, "sac, td3 or dqn.")] = None,
+    env: Annotated[str | None, _option(WHAT, "Environment's id; package:Id works.")] = None,
     critic: Annotated[
-        str | None, typer.Option(help="cp, tucker, additive, spline-joint, mlp, mlp-matched or dueling.")
+        str | None, _option(WHAT, "cp, tucker, additive, spline-joint, mlp, mlp-matched, dueling.")
     ] = None,
     rank: Annotated[
-        str | None, typer.Option(help="Components of the critic: an int, or one a mode for tucker (8,8,4).")
+        str | None, _option(WHAT, "Components of the critic; for tucker one a mode (8,8,4).", metavar="R")
     ] = None,
-    n_timesteps: Annotated[int | None, typer.Option("--n-timesteps", "-n", help="Environment steps.")] = None,
+    n_timesteps: Annotated[
+        str | None, _option(WHAT, "Environment steps.", "--n-timesteps", "-n", metavar="N")
+    ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of everything random; without it one is drawn.")
+        str | None, _option(WHAT, "Seed of everything random; one is drawn without it.", metavar="S")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--log-folder", "--folder", "-f", help="Folder of all runs.")
+        Path | None, _option(WHAT, "Folder of all runs.", "--log-folder", "--folder", "-f")
     ] = None,
     tensorboard_log: Annotated[
         Path | None,
-        typer.Option(
-            "--tensorboard-log", "-tb", help="TensorBoard events here instead of in the run folder."
-        ),
+        _option(WHAT, "TensorBoard events here, not in the run folder.", "--tensorboard-log", "-tb"),
     ] = None,
     conf_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--conf-file", "-conf", help="YAML of the RL Zoo's form, or a run's config.yml to repeat it."
-        ),
+        Path | None, _option(HOW, "YAML like the RL Zoo's, or a run's config.yml.", "--conf-file", "-conf")
     ] = None,
     hyperparams: Annotated[
         list[str] | None,
-        typer.Option(
-            "--hyperparams", "-params", metavar="K:V", help="Hyperparameters, over those of the file."
-        ),
+        _option(HOW, "Hyperparameters, over the file's.", "--hyperparams", "-params", metavar="K:V…"),
     ] = None,
+    update: Annotated[str | None, _option(HOW, "Gradient step: auto, compiled, eager, reference.")] = None,
+    num_threads: Annotated[str | None, _option(HOW, "Threads of one operation.", metavar="N")] = None,
+    device: Annotated[str | None, _option(HOW, "auto, cpu or cuda.")] = None,
     eval_freq: Annotated[
-        int | None, typer.Option(help="Steps between evaluations; below 0 for none.")
+        str | None, _option(CHECKS, "Steps between evaluations; -1 for none.", metavar="N")
     ] = None,
-    eval_episodes: Annotated[int | None, typer.Option(help="Episodes of an evaluation.")] = None,
-    n_eval_envs: Annotated[int | None, typer.Option(help="Environments of an evaluation.")] = None,
+    eval_episodes: Annotated[str | None, _option(CHECKS, "Episodes of each.", metavar="N")] = None,
+    n_eval_envs: Annotated[str | None, _option(CHECKS, "Environments of each.", metavar="N")] = None,
     save_freq: Annotated[
-        int | None, typer.Option(help="Steps between checkpoints; below 0 for none.")
+        str | None, _option(CHECKS, "Steps between checkpoints; -1 for none.", metavar="N")
     ] = None,
-    n_envs: Annotated[int | None, typer.Option(help="Environments to train in.")] = None,
-    vec_env: Annotated[str | None, typer.Option(help="dummy (one process) or subproc (one each).")] = None,
-    env_kwargs: flags.EnvKwargs = None,
-    eval_env_kwargs: Annotated[
-        list[str] | None, typer.Option(metavar="K:V", help="The same for evaluation; by default equal.")
-    ] = None,
-    gym_packages: flags.GymPackages = None,
-    num_threads: Annotated[int | None, typer.Option(help="Threads of one operation.")] = None,
-    device: Annotated[str | None, typer.Option(help="auto, cpu or cuda.")] = None,
-    update: Annotated[str | None, typer.Option(help="auto, compiled, eager or reference.")] = None,
     progress: Annotated[
-        bool, typer.Option("--progress/--no-progress", "-P", help="Show how far it is.")
+        bool, _option(CHECKS, "Show how far it is.", "--progress/--no-progress", "-P")
     ] = True,
-    verbose: Annotated[int, typer.Option(help="0 prints the result alone.")] = 1,
-    track: Annotated[bool, typer.Option("--track", hidden=True)] = False,
+    verbose: Annotated[int, _option(CHECKS, "0 prints the result alone.")] = 1,
+    uuid: Annotated[bool, typer.Option("--uuid", "-uuid", hidden=True)] = False,
+    n_envs: Annotated[str | None, _option(WORLD, "Environments to train in.", metavar="N")] = None,
+    vec_env: Annotated[str | None, _option(WORLD, "dummy (one process) or subproc (one each).")] = None,
+    env_kwargs: Annotated[list[str] | None, _option(WORLD, "Arguments of each.", metavar="K:V…")] = None,
+    eval_env_kwargs: Annotated[
+        list[str] | None, _option(WORLD, "The same in evaluation, where they differ.", metavar="K:V…")
+    ] = None,
+    gym_packages: Annotated[
+        list[str] | None, _option(WORLD, "Modules that may be imported.", metavar="MODULE…")
+    ] = None,
 ) -> None:
-    """Train an agent: --algo, --env, and what differs from zoo_configs."""
-    if track:
-        raise UsageError(
-            "tracking isn't built in; TensorBoard's event files lie in the run folder (sna-rl board)"
-        )
+    """Train an agent: --algo, --env, and what shall differ from zoo_configs."""
     from sna_rl.config import parse_pairs, parse_value
     from sna_rl.training.train import train
     from sna_rl.zoo_configs import resolve
 
-    fields = {
-        key: value for key, value in context.params.items() if key not in NOT_FIELDS and value not in ((), [])
-    }
-    fields |= {key: str(value) for key, value in fields.items() if isinstance(value, Path)}
-    for key, flag in (("env_kwargs", "--env-kwargs"), ("eval_env_kwargs", "--eval-env-kwargs")):
-        if fields.get(key):
-            fields[key] = parse_pairs(fields[key], flag)
-    if rank is not None:
-        fields["rank"] = parse_value(rank, "--rank")
+    given = {key: value for key, value in context.params.items() if value not in (None, (), [])}
+    fields: dict[str, Any] = {}
+    for key, value in given.items():
+        if key in NUMBERS:
+            fields[key] = parse_value(value, key)
+        elif key in ("env_kwargs", "eval_env_kwargs"):
+            fields[key] = parse_pairs(value, f"--{key.replace('_', '-')}")
+        elif key not in NOT_FIELDS:
+            fields[key] = str(value) if isinstance(value, Path) else value
     config = resolve(algo, env, fields, parse_pairs(hyperparams or []), conf_file)
     result = train(
         config,
@@ -102,6 +111,5 @@ def command(
     reached = result.final_return if result.final_return is not None else result.training_return
     typer.echo(
         f"done: {result.n_timesteps:,} steps in {result.wall_seconds:,.0f} s "
-        f"({result.steps_per_second:,.0f}/s), "
-        f"return {'unknown' if reached is None else format(reached, ',.1f')}, saved in {result.folder}"
+        f"({result.steps_per_second:,.0f}/s), return {flags.number(reached)}, saved in {result.folder}"
     )

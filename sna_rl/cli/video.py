@@ -42,5 +42,7 @@ def command(
     finally:
         agent.env.close()
     ended = ", ".join(f"{value:,.1f}" for value in returns) or "none ended"
-    typer.echo(f"{agent.origin} on {agent.config.env}: {n_timesteps:,} steps, returns of its episodes: {ended}")
+    typer.echo(
+        f"{agent.origin} on {agent.config.env}: {n_timesteps:,} steps, returns of its episodes: {ended}"
+    )
     typer.echo(f"written: {file}")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import Tensor
 
 from sna_rl.agents.value_table import critic_features, critic_of, value_table
@@ -67,7 +67,7 @@ def demo(config: RunConfig, announce: Callable[[str], None] | None = None, progr
     return Demo(result, figure)
 
 
-def spectra(model: OffPolicyAlgorithm, agent: Agent, n_actions: int = 128) -> list[np.ndarray[Any, Any]]:
+def spectra(model: BaseAlgorithm, agent: Agent, n_actions: int = 128) -> list[np.ndarray[Any, Any]]:
     """Singular values of the interaction part of each critic head's value table.
 
     Args:
@@ -85,14 +85,17 @@ def spectra(model: OffPolicyAlgorithm, agent: Agent, n_actions: int = 128) -> li
         states.append(observations)
         observations, *_ = agent.env.step(agent.model.predict(observations, deterministic=True)[0])
     generator = torch.Generator().manual_seed(0)
-    actions = torch.rand(n_actions, agent.env.action_space.shape[0], generator=generator) * 2 - 1
+    shape = (n_actions, *(agent.env.action_space.shape or ()))
+    actions = torch.rand(shape, generator=generator) * 2 - 1
     critic = critic_of(model)
     features = critic_features(critic, torch.from_numpy(np.concatenate(states)))
     tables: Tensor = value_table(critic, features, actions)
     return [singular_values(interaction(table)).numpy() for table in tables]
 
 
-def draw(folder: RunFolder, trained: list[np.ndarray[Any, Any]], untrained: list[np.ndarray[Any, Any]]) -> Figure:
+def draw(
+    folder: RunFolder, trained: list[np.ndarray[Any, Any]], untrained: list[np.ndarray[Any, Any]]
+) -> Figure:
     """Learning curve beside the critic's singular values.
 
     Args:
@@ -115,7 +118,7 @@ def draw(folder: RunFolder, trained: list[np.ndarray[Any, Any]], untrained: list
     curve.legend(loc="lower right")
     for name, heads, color in (("trained", trained, "#D55E00"), ("untrained", untrained, "#999999")):
         for head, values in enumerate(heads):
-            positive = values[values > values[0] * 1e-7]
+            positive = values[values > values[0] * 1e-6]  # below lies float32 rounding
             label = f"{name}, {len(heads)} heads" if head == 0 else None
             spectrum.semilogy(range(1, len(positive) + 1), positive, color=color, marker=".", label=label)
     spectrum.set(

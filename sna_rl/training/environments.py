@@ -25,6 +25,7 @@ from stable_baselines3.common.vec_env import (
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvObs, VecEnvStepReturn
 
 from sna_rl.config import RunConfig, named_items
+from sna_rl.envs.recorder import Recorder
 from sna_rl.errors import MissingExtraError, SnaError, UsageError
 from sna_rl.training.display import prepare_simulators
 from sna_rl.training.named import import_packages, load_class
@@ -92,18 +93,20 @@ class MakeEnv:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
         prepare_simulators()
         register(self.env, self.packages)
-        env: gymnasium.Env[Any, Any] = Monitor(
-            self._bare(), filename=str(self.monitor) if self.monitor else None, **self.monitor_kwargs
-        )
-        for name, kwargs in self.wrappers:
+        kwargs = dict(self.monitor_kwargs)
+        if self.monitor is not None:  # a file that is there belongs to the run that goes on
+            file = self.monitor.with_name(f"{self.monitor.name}.{Monitor.EXT}")
+            kwargs |= {"filename": str(file), "override_existing": not file.exists()}
+        env: gymnasium.Env[Any, Any] = Monitor(self._bare(), **kwargs)
+        for name, arguments in self.wrappers:
             wrapper = load_class(name, gymnasium.Wrapper)
             try:
-                env = wrapper(env, **kwargs)
+                env = wrapper(env, **arguments)
             except (TypeError, ValueError, AssertionError) as error:
                 raise UsageError(
                     f"env_wrapper {name!r} can't wrap {self.env!r}: {first_line(error)}"
                 ) from error
-        return env
+        return Recorder(env)
 
     def _bare(self) -> gymnasium.Env[Any, Any]:
         """The environment without monitor and wrappers."""
@@ -169,8 +172,8 @@ def make_vec_env(
 ) -> VecEnv:
     """Make the environments of a run with every wrapper its configuration names.
 
-    Order from inside, as in the RL Zoo: monitor, `env_wrapper`, vector of environments, check for finite
-    numbers, `vec_env_wrapper`, VecNormalize (`normalize`), VecFrameStack (`frame_stack`).
+    Order from inside, as in the RL Zoo: monitor, `env_wrapper`, recorder, vector of environments, check for
+    finite numbers, `vec_env_wrapper`, VecNormalize (`normalize`), VecFrameStack (`frame_stack`).
 
     Args:
         config: the run's configuration.

@@ -44,8 +44,10 @@ class GreedyPolicy(nn.Module):
             self._hold(statistics)
         self.scaled = isinstance(model.action_space, spaces.Box)
         if isinstance(model.action_space, spaces.Box):
+            self.low: Tensor
+            self.span: Tensor
             self.register_buffer("low", torch.as_tensor(model.action_space.low))
-            self.register_buffer("high", torch.as_tensor(model.action_space.high))
+            self.register_buffer("span", torch.as_tensor(model.action_space.high - model.action_space.low))
 
     def _hold(self, statistics: VecNormalize) -> None:
         """Keep mean, scale and clip of each part of the observation."""
@@ -61,7 +63,7 @@ class GreedyPolicy(nn.Module):
         """What VecNormalize makes of one part."""
         if not self.normalized or key not in self.normalized_keys:
             return part
-        scaled = (part.double() - getattr(self, f"mean_{key}")) / getattr(self, f"scale_{key}")
+        scaled: Tensor = (part.double() - getattr(self, f"mean_{key}")) / getattr(self, f"scale_{key}")
         return scaled.clamp(-self.clip, self.clip).float()
 
     def forward(self, *parts: Tensor) -> Tensor:
@@ -80,7 +82,7 @@ class GreedyPolicy(nn.Module):
             actions = self.policy._predict(self._normalize("", parts[0]), deterministic=True)
         if not self.scaled:
             return actions
-        return self.low + 0.5 * (actions + 1.0) * (self.high - self.low)
+        return self.low + 0.5 * (actions + 1.0) * self.span
 
 
 def export_onnx(model: BaseAlgorithm, file: Path) -> float:
@@ -119,7 +121,11 @@ def _observations(model: BaseAlgorithm, n: int) -> list[np.ndarray[Any, Any]]:
     space = model.observation_space
     space.seed(0)
     sampled = [space.sample() for _ in range(n)]
-    parts = [[each[key] for each in sampled] for key in space.spaces] if isinstance(space, spaces.Dict) else [sampled]
+    parts = (
+        [[each[key] for each in sampled] for key in space.spaces]
+        if isinstance(space, spaces.Dict)
+        else [sampled]
+    )
     arrays = [np.stack(part) for part in parts]
     return [array.astype(np.float32) if array.dtype == np.float64 else array for array in arrays]
 
@@ -145,7 +151,7 @@ def _to_bytes(policy: GreedyPolicy, names: list[str], samples: list[np.ndarray[A
                 verbose=False,
             )
             assert program is not None
-            program.save(stream, external_data=False)
+            program.save(stream, external_data=False)  # type: ignore[arg-type]
     except Exception as error:  # the exporter fails with errors of many kinds
         raise SnaError(f"the policy can't be exported: {first_line(error)}") from error
     finally:

@@ -17,7 +17,13 @@ from sna_rl.errors import SnaError, UsageError
 
 
 def record(
-    model: BaseAlgorithm, env: VecEnv, file: Path, n_timesteps: int, *, seed: int = 0, deterministic: bool = True
+    model: BaseAlgorithm,
+    env: VecEnv,
+    file: Path,
+    n_timesteps: int,
+    *,
+    seed: int = 0,
+    deterministic: bool = True,
 ) -> list[float]:
     """Let an agent act and write what is seen, one frame a step.
 
