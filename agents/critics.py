@@ -17,9 +17,10 @@ from sna_rl.agents.matched import matched_widths
 from sna_rl.agents.networks import (
     add_layer_norm,
     joint_network,
-    reference_parameters,
+    matched_parameters,
     state_action_network,
 )
+from sna_rl.agents.value_table import pairwise_table
 from sna_rl.errors import UsageError
 from sna_rl.separable import Part
 
@@ -158,6 +159,12 @@ class SplineJointCritic(_BatchedCritic):
         values: Tensor = self.network([torch.cat([features, actions], dim=1)])
         return values
 
+    def value_table(
+        self, features: Float[Tensor, "n features"], actions: Float[Tensor, "m action"]
+    ) -> Float[Tensor, "critics n m"]:
+        """Every head's value of each state with each action, by full passes in blocks."""
+        return pairwise_table(self.q_values, features, actions)
+
 
 class MLPCritic(ContinuousCritic):
     """Stable-Baselines3's own critic, bit for bit; LayerNorm and solved widths are options.
@@ -173,7 +180,7 @@ class MLPCritic(ContinuousCritic):
     def __init__(self, config: CriticConfig, **kwargs: Any) -> None:
         if config.critic == "mlp-matched":
             n_features, n_actions = kwargs["features_dim"], get_action_dim(kwargs["action_space"])
-            budget = reference_parameters(config, n_features, n_actions)
+            budget = matched_parameters(config, n_features, n_actions)
             kwargs["net_arch"] = matched_widths(
                 budget, n_features + n_actions, 1, len(kwargs["net_arch"]), config.has_layer_norm
             )
@@ -189,3 +196,9 @@ class MLPCritic(ContinuousCritic):
         """Every head's value of each pair; pure, so that it can be compiled and differentiated."""
         pairs = torch.cat([features, actions], dim=1)
         return torch.stack([network(pairs).squeeze(-1) for network in self.q_networks])
+
+    def value_table(
+        self, features: Float[Tensor, "n features"], actions: Float[Tensor, "m action"]
+    ) -> Float[Tensor, "critics n m"]:
+        """Every head's value of each state with each action, by full passes in blocks."""
+        return pairwise_table(self.q_values, features, actions)

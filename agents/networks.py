@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from sna_rl.agents.critic_config import CriticConfig, Groups, mode_columns
-from sna_rl.errors import UsageError
-from sna_rl.separable import FactorConfig, InitConfig, SeparableNetwork
+from sna_rl.separable import FactorConfig, InitConfig, SeparableNetwork, n_parameters
 
 STATE_STD = 1.0
 """Standard deviation of normalised features."""
@@ -97,25 +96,16 @@ def state_action_network(
     Raises:
         UsageError: if the config's modes do not fit the columns.
     """
-    columns = Columns(
-        mode_columns("state_modes", config.state_modes, features_dim),
-        mode_columns("action_modes", config.action_modes, action_dim),
-    )
+    columns = _columns(config, features_dim, action_dim)
     stds = (STATE_STD,) * len(columns.state) + (ACTION_STD,) * len(columns.action)
-    network = SeparableNetwork(
-        [len(group) for group in (*columns.state, *columns.action)],
-        factor=factor_config(config),
-        init=InitConfig(config.init, input_stds=stds),
-        n_members=n_critics,
-        **_form(config),
-    )
-    return network, columns
+    init = InitConfig(config.init, input_stds=stds)
+    return SeparableNetwork(**_by_columns(config, columns), init=init, n_members=n_critics), columns
 
 
 def state_table_network(
     config: CriticConfig, features_dim: int, action_sizes: Sequence[int]
 ) -> tuple[SeparableNetwork, Groups]:
-    """Network over groups of state columns and finite action modes, each with a table.
+    """Network of one head over groups of state columns and finite action modes, each with a table.
 
     Args:
         config: form and sizes.
@@ -123,20 +113,13 @@ def state_table_network(
         action_sizes: number of values of each action mode.
 
     Returns:
-        The network of one head, and the columns of its state modes.
+        The network, and the columns of its state modes.
 
     Raises:
         UsageError: if the config's modes do not fit the columns.
     """
     groups = mode_columns("state_modes", config.state_modes, features_dim)
-    table = FactorConfig(kind="table")
-    network = SeparableNetwork(
-        [*map(len, groups), *action_sizes],
-        factor=[factor_config(config)] * len(groups) + [table] * len(action_sizes),
-        init=config.init,
-        **_form(config),
-    )
-    return network, groups
+    return SeparableNetwork(**_by_tables(config, groups, action_sizes), init=config.init), groups
 
 
 def joint_network(config: CriticConfig, n_inputs: int, n_critics: int) -> SeparableNetwork:
@@ -154,35 +137,26 @@ def joint_network(config: CriticConfig, n_inputs: int, n_critics: int) -> Separa
     return SeparableNetwork([n_inputs], config.rank, form="additive", factor=spline, n_members=n_critics)
 
 
-def reference_parameters(config: CriticConfig, features_dim: int, action_dim: int) -> int:
-    """Parameters of one head of the separable critic that an "mlp-matched" is matched to.
+def matched_parameters(config: CriticConfig, features_dim: int, action_dim: int) -> int:
+    """Parameters of one head of the `cp` critic that "mlp-matched" is matched to.
 
     Args:
-        config: the matched critic's config; its fields describe a `cp` critic.
+        config: the matched critic's config; its other fields describe the `cp` critic.
         features_dim: number of feature columns.
         action_dim: number of action columns.
 
     Returns:
-        Number of parameters of that `cp` critic.
+        Number of parameters of that critic.
     """
-    network, _ = state_action_network(_reference(config), features_dim, action_dim, n_critics=1)
-    return n_trainable(network)
+    reference = replace(config, critic="cp", layer_norm="auto")
+    return n_parameters(**_by_columns(reference, _columns(reference, features_dim, action_dim)))
 
 
-def reference_table_parameters(config: CriticConfig, features_dim: int, action_sizes: Sequence[int]) -> int:
-    """As `reference_parameters`, for finite action modes."""
-    network, _ = state_table_network(_reference(config), features_dim, action_sizes)
-    return n_trainable(network)
-
-
-def n_trainable(module: nn.Module) -> int:
-    """Number of trainable parameters.
-
-    Example:
-        >>> n_trainable(nn.Linear(3, 2))
-        8
-    """
-    return sum(parameter.numel() for parameter in module.parameters() if parameter.requires_grad)
+def matched_table_parameters(config: CriticConfig, features_dim: int, action_sizes: Sequence[int]) -> int:
+    """As `matched_parameters`, for finite action modes."""
+    reference = replace(config, critic="cp", layer_norm="auto")
+    groups = mode_columns("state_modes", reference.state_modes, features_dim)
+    return n_parameters(**_by_tables(reference, groups, action_sizes))
 
 
 def add_layer_norm(network: nn.Module) -> None:
@@ -203,17 +177,30 @@ def add_layer_norm(network: nn.Module) -> None:
         network.insert(index + 1, nn.LayerNorm(module.out_features))
 
 
-def _reference(config: CriticConfig) -> CriticConfig:
-    return replace(config, critic="cp", layer_norm="auto")
+def _columns(config: CriticConfig, features_dim: int, action_dim: int) -> Columns:
+    return Columns(
+        mode_columns("state_modes", config.state_modes, features_dim),
+        mode_columns("action_modes", config.action_modes, action_dim),
+    )
+
+
+def _by_columns(config: CriticConfig, columns: Columns) -> dict[str, Any]:
+    """Arguments of a network whose modes are all groups of columns."""
+    sizes = [len(group) for group in (*columns.state, *columns.action)]
+    return {"modes": sizes, "factor": factor_config(config), **_form(config)}
+
+
+def _by_tables(config: CriticConfig, groups: Groups, action_sizes: Sequence[int]) -> dict[str, Any]:
+    """Arguments of a network whose action modes are finite."""
+    factors = [factor_config(config)] * len(groups) + [FactorConfig(kind="table")] * len(action_sizes)
+    return {"modes": [*map(len, groups), *action_sizes], "factor": factors, **_form(config)}
 
 
 def _form(config: CriticConfig) -> dict[str, Any]:
-    """Arguments of SeparableNetwork that do not depend on the modes."""
-    if config.order is not None and config.critic == "tucker":
-        raise UsageError("order is a dial of critic 'cp'; a tucker core joins all modes")
+    """Arguments that do not depend on the modes."""
     return {
         "rank": config.rank,
         "form": config.critic,
-        "orders": config.order,
+        "orders": config.order if config.critic == "cp" else None,
         "branch_width": config.main_width,
     }

@@ -18,7 +18,7 @@ from sna_rl.agents.critic_config import CriticConfig
 from sna_rl.agents.matched import matched_widths
 from sna_rl.agents.networks import (
     add_layer_norm,
-    reference_table_parameters,
+    matched_table_parameters,
     select,
     state_table_network,
 )
@@ -190,6 +190,12 @@ class _DenseQNetwork(QNetwork):
         """Value of one chosen action a state."""
         return self.all_values(features).gather(1, actions.unsqueeze(1)).T
 
+    def value_table(
+        self, features: Float[Tensor, "n features"], actions: Int[Tensor, " m"]
+    ) -> Float[Tensor, "1 n m"]:
+        """Value of each state with each action."""
+        return self.all_values(features)[:, actions].unsqueeze(0)
+
     def greedy(
         self, features: Float[Tensor, "batch features"]
     ) -> tuple[Float[Tensor, " batch"], Int[Tensor, " batch"]]:
@@ -209,7 +215,7 @@ class MLPQNetwork(_DenseQNetwork):
     def __init__(self, config: CriticConfig, **kwargs: Any) -> None:
         if config.critic == "mlp-matched":
             sizes, n_features = action_sizes(kwargs["action_space"]), kwargs["features_dim"]
-            budget = reference_table_parameters(config, n_features, sizes)
+            budget = matched_table_parameters(config, n_features, sizes)
             kwargs["net_arch"] = matched_widths(
                 budget, n_features, math.prod(sizes), len(kwargs["net_arch"]), config.has_layer_norm
             )

@@ -1,0 +1,120 @@
+"""The value table of any critic: own or plain Stable-Baselines3, for continuous or discrete actions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float, Shaped
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.policies import ContinuousCritic
+from stable_baselines3.common.type_aliases import PyTorchObs
+from stable_baselines3.dqn.policies import QNetwork
+from torch import Tensor
+
+from sna_rl.errors import UsageError
+
+BLOCK = 16_384
+"""Pairs of state and action that one full pass of an MLP takes at once."""
+
+
+def critic_of(model: BaseAlgorithm) -> ContinuousCritic | QNetwork:
+    """The critic that a model learns.
+
+    Args:
+        model: SAC, TD3, DDPG or DQN, ours or Stable-Baselines3's.
+
+    Returns:
+        The online critic or Q-network.
+
+    Raises:
+        UsageError: if the algorithm has no action-value critic.
+    """
+    for name in ("critic", "q_net"):
+        critic = getattr(model, name, None)
+        if isinstance(critic, ContinuousCritic | QNetwork):
+            return critic
+    raise UsageError(f"{type(model).__name__} has no critic of states and actions; SAC, TD3 and DQN have one")
+
+
+@torch.no_grad()
+def critic_features(critic: ContinuousCritic | QNetwork, observations: PyTorchObs) -> Float[Tensor, "n d"]:
+    """What a critic's features extractor makes of observations.
+
+    Args:
+        critic: any critic.
+        observations: as the replay buffer gives them, normalised where the model normalises.
+
+    Returns:
+        Features, one row an observation.
+    """
+    return critic.extract_features(observations, critic.features_extractor)
+
+
+@torch.no_grad()
+def value_table(
+    critic: ContinuousCritic | QNetwork, features: Float[Tensor, "n d"], actions: Shaped[Tensor, m * a]
+) -> Float[Tensor, "critics n m"]:
+    """Value of each state with each action, one table a head: the minimum of two heads is another function.
+
+    T[k, i, j] = Q_k(s_i, a_j)
+
+    Args:
+        critic: SAC's or TD3's critic or DQN's Q-network, ours or Stable-Baselines3's.
+        features: what `critic_features` gives.
+        actions: (m, d) scaled to [-1, 1], or m action numbers for a Q-network.
+
+    Returns:
+        One table a head.
+
+    Cost:
+        n + m towers for a separable critic; n · m passes, in blocks, for another.
+
+    Example:
+        >>> from stable_baselines3 import DQN
+        >>> agent = DQN("MlpPolicy", "CartPole-v1", buffer_size=10)
+        >>> value_table(agent.q_net, torch.zeros(5, 4), torch.arange(2)).shape
+        torch.Size([1, 5, 2])
+    """
+    own: Callable[..., Tensor] | None = getattr(critic, "value_table", None)
+    if own is not None:
+        return own(features, actions)
+    if isinstance(critic, QNetwork):
+        values: Tensor = critic.q_net(features)
+        return values[:, actions].unsqueeze(0)
+
+    def q_values(features: Tensor, actions: Tensor) -> Tensor:
+        pairs = torch.cat([features, actions], dim=1)
+        return torch.stack([network(pairs).squeeze(-1) for network in critic.q_networks])
+
+    return pairwise_table(q_values, features, actions)
+
+
+def pairwise_table(
+    q_values: Callable[[Tensor, Tensor], Tensor],
+    features: Float[Tensor, "n d"],
+    actions: Float[Tensor, "m a"],
+) -> Float[Tensor, "critics n m"]:
+    """Value of each state with each action by full passes, `BLOCK` pairs at a time.
+
+    Args:
+        q_values: (pairs, d) and (pairs, a) to (critics, pairs).
+        features: states.
+        actions: actions.
+
+    Returns:
+        One table a head.
+
+    Example:
+        >>> def product(s, a):
+        ...     return (s * a).T
+        >>> pairwise_table(product, torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [5.0]])).tolist()
+        [[[3.0, 5.0], [6.0, 10.0]]]
+    """
+    n_actions = len(actions)
+    rows = max(1, BLOCK // n_actions)
+    blocks = []
+    for block in torch.split(features, rows):
+        values = q_values(block.repeat_interleave(n_actions, dim=0), actions.repeat(len(block), 1))
+        blocks.append(values.reshape(len(values), len(block), n_actions))
+    return torch.cat(blocks, dim=1)
