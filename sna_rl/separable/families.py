@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from sna_rl.separable.factors import FactorConfig
-from sna_rl.separable.initial import FREE, RECTIFIED, Moments, first_layer_, head_, orthogonal_rows_, tower_
+from sna_rl.separable.initial import FREE, RECTIFIED, Moments, head_, orthogonal_rows_, tower_
 from sna_rl.separable.linear import EnsembleHead, EnsembleLinear, EnsembleTower
 from sna_rl.separable.splines import SplineAtoms
 
@@ -75,13 +75,11 @@ class LinearFactor(Factor):
 class MLPFactor(Factor):
     """φ = W h + b on a tower's last hidden layer h; the main effect is one extra output of the tower."""
 
-    def __init__(
-        self, n_members: int, size: int, rank: int | None, config: FactorConfig, has_effect: bool
-    ) -> None:
+    def __init__(self, n_members: int, size: int, rank: int, config: FactorConfig, has_effect: bool) -> None:
         super().__init__()
         self.tower = EnsembleTower(n_members, size, config.width, config.depth, config.layer_norm)
         width = self.tower.out_features
-        self.layer = None if rank is None else EnsembleLinear(n_members, width, rank)
+        self.layer = EnsembleLinear(n_members, width, rank)
         self.head = EnsembleHead(n_members, width) if has_effect else None
         self.is_signed = config.is_signed
         self.moments = FREE if config.is_signed else RECTIFIED
@@ -89,25 +87,19 @@ class MLPFactor(Factor):
     def forward(self, x: Float[Tensor, "*members batch in"]) -> FactorOutput:
         """Components and main effect of a batch of inputs."""
         features = self.tower(x)
-        effect = None if self.head is None else self.head(features)
-        if self.layer is None:
-            return FactorOutput(features[..., :0], effect)
-        components = self.layer(features)
-        return FactorOutput(components if self.is_signed else F.relu(components), effect)
+        components = self.layer(features) if self.is_signed else F.relu(self.layer(features))
+        return FactorOutput(components, None if self.head is None else self.head(features))
 
     def initialise(self, input_std: float, effect_std: float) -> None:
         """Unit inputs to every ReLU and to the components."""
         features_std = math.sqrt(tower_(self.tower, input_std))
-        if self.layer is not None:
-            orthogonal_rows_(self.layer, 1.0 / features_std)
+        orthogonal_rows_(self.layer, 1.0 / features_std)
         if self.head is not None:
             head_(self.head, effect_std / features_std)
 
     def owned(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """The last layer, without a head everything; the head."""
-        if self.head is None:
-            return [self], []
-        return [] if self.layer is None else [self.layer], [self.head]
+        return ([self], []) if self.head is None else ([self.layer], [self.head])
 
 
 class SplineFactor(Factor):
@@ -182,24 +174,23 @@ class TableFactor(Factor):
         return [] if self.table is None else [self.table], [self.column]
 
 
-class Branch(Factor):
-    """A main effect of its own: one hidden layer, ReLU, one output."""
+class MainEffect(Factor):
+    """A mode's main effect alone: a tower with one output."""
 
-    def __init__(self, n_members: int, size: int, width: int) -> None:
+    def __init__(self, n_members: int, size: int, config: FactorConfig) -> None:
         super().__init__()
-        self.hidden = EnsembleLinear(n_members, size, width)
-        self.head = EnsembleHead(n_members, width)
+        self.tower = EnsembleTower(n_members, size, config.width, config.depth, config.layer_norm)
+        self.head = EnsembleHead(n_members, self.tower.out_features)
         self.moments = FREE
 
     def forward(self, x: Float[Tensor, "*members batch in"]) -> FactorOutput:
         """Main effect of a batch of inputs."""
-        effect = self.head(F.relu(self.hidden(x)))
+        effect = self.head(self.tower(x))
         return FactorOutput(effect.unsqueeze(-1)[..., :0], effect)
 
     def initialise(self, input_std: float, effect_std: float) -> None:
-        """Unit inputs to the ReLU, an output of root mean square `effect_std`."""
-        first_layer_(self.hidden, input_std)
-        head_(self.head, effect_std / math.sqrt(RECTIFIED.square))
+        """Unit inputs to every ReLU, an output of root mean square `effect_std`."""
+        head_(self.head, effect_std / math.sqrt(tower_(self.tower, input_std)))
 
     def owned(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """Nothing; everything."""
@@ -209,7 +200,7 @@ class Branch(Factor):
 class Branched(Factor):
     """Components from a factor, the main effect from a branch beside it."""
 
-    def __init__(self, factor: Factor, branch: Branch) -> None:
+    def __init__(self, factor: Factor, branch: MainEffect) -> None:
         super().__init__()
         self.factor = factor
         self.branch = branch
@@ -227,6 +218,13 @@ class Branched(Factor):
     def owned(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """The factor; the branch."""
         return [self.factor], [self.branch]
+
+
+FAMILIES: dict[str, type[LinearFactor] | type[MLPFactor] | type[SplineFactor]] = {
+    "linear": LinearFactor,
+    "mlp": MLPFactor,
+    "spline": SplineFactor,
+}
 
 
 def make_factor(
@@ -252,17 +250,13 @@ def make_factor(
         >>> components.shape, effect.shape
         (torch.Size([2, 7, 4]), torch.Size([2, 7]))
     """
-    wanted = rank if interacts else None
     if config.kind == "table":
-        return TableFactor(n_members, size, wanted)
-    if branch_width is not None and not interacts:
-        return Branch(n_members, size, branch_width)
-    has_effect = branch_width is None
-    factor: Factor
-    if config.kind == "linear":
-        factor = LinearFactor(n_members, size, rank, config, has_effect)
-    elif config.kind == "spline":
-        factor = SplineFactor(n_members, size, rank, config, has_effect)
-    else:
-        factor = MLPFactor(n_members, size, wanted, config, has_effect)
-    return factor if branch_width is None else Branched(factor, Branch(n_members, size, branch_width))
+        return TableFactor(n_members, size, rank if interacts else None)
+    if branch_width is not None:
+        branch = MainEffect(n_members, size, FactorConfig("mlp", branch_width, depth=1, layer_norm=False))
+        if not interacts:
+            return branch
+        return Branched(FAMILIES[config.kind](n_members, size, rank, config, False), branch)
+    if config.kind == "mlp" and not interacts:
+        return MainEffect(n_members, size, config)
+    return FAMILIES[config.kind](n_members, size, rank, config, True)
