@@ -1,4 +1,4 @@
-"""Exact solutions of finite problems, and the argument check the known-rank environments share."""
+"""Exact solutions of finite problems, and the argument checks that the environments share."""
 
 from __future__ import annotations
 
@@ -28,6 +28,22 @@ def check_rank(rank: object, largest: int, limit: str) -> int:
             f"rank must be an int from 1 to {largest} ({limit}), not {rank!r} ({type(rank).__name__})"
         )
     return rank
+
+
+def check_render_mode(render_mode: str | None, known: tuple[str, ...]) -> str | None:
+    """Return `render_mode` if it is None or one of `known`.
+
+    Raises:
+        UsageError: if it is another.
+
+    Example:
+        >>> check_render_mode("rgb_array", ("rgb_array",))
+        'rgb_array'
+    """
+    if render_mode is not None and render_mode not in known:
+        choices = " or ".join(["None", *map(repr, known)])
+        raise UsageError(f"render_mode must be {choices}, not {render_mode!r}")
+    return render_mode
 
 
 def policy_iteration(

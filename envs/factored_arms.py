@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from sna_rl.envs.exact import check_rank
+from sna_rl.envs.exact import check_rank, check_render_mode
 from sna_rl.errors import UsageError
 
 _BELL_WIDTH = 0.7
@@ -57,6 +57,7 @@ class FactoredArmsEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         n_stages: number of stages, at least 2.
         horizon: steps of an episode, at least 20.
         model_seed: draws the preferred settings μ, without repeats on a joint.
+        render_mode: None; there is nothing to draw.
 
     Raises:
         UsageError: if an argument is out of range.
@@ -79,7 +80,9 @@ class FactoredArmsEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         n_stages: int = 8,
         horizon: int = 20,
         model_seed: int = 0,
+        render_mode: str | None = None,
     ) -> None:
+        self.render_mode = check_render_mode(render_mode, ())
         for name, size, least in (
             ("n_joints", n_joints, 2),
             ("n_settings", n_settings, 2),

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from sna_rl.envs.exact import check_rank, policy_iteration
+from sna_rl.envs.exact import check_rank, check_render_mode, policy_iteration
 from sna_rl.errors import UsageError
 
 
@@ -41,6 +41,7 @@ class LowRankMDPEnv(gymnasium.Env[np.int64, np.int64]):
         rank: rank of the interaction, from 1 to min(n_states, n_actions) − 1.
         gamma: discount γ in [0, 1) for which Q* is meant.
         model_seed: draws ρ (uniform on [0, 1]), K (Dirichlet, sparse) and w (Dirichlet).
+        render_mode: None; there is nothing to draw.
 
     Raises:
         UsageError: if an argument is out of range.
@@ -62,7 +63,9 @@ class LowRankMDPEnv(gymnasium.Env[np.int64, np.int64]):
         rank: int = 3,
         gamma: float = 0.95,
         model_seed: int = 0,
+        render_mode: str | None = None,
     ) -> None:
+        self.render_mode = check_render_mode(render_mode, ())
         for name, size in (("n_states", n_states), ("n_actions", n_actions)):
             if type(size) is not int or size < 2:
                 raise UsageError(f"{name} must be an int of at least 2, not {size!r}")

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sna_rl.envs.exact import check_rank
+from sna_rl.envs.exact import check_rank, check_render_mode
 from sna_rl.errors import UsageError
 
 OBSERVATION_BOUND = 1e6
@@ -60,6 +60,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         noise_std: standard deviation of each entry of w, at least 0.
         action_cost: diagonal entry of R_c, above 0.
         model_seed: draws O, U and V; the episodes' randomness comes from `reset(seed=...)`.
+        render_mode: None; there is nothing to draw.
 
     Raises:
         UsageError: if an argument is out of range.
@@ -87,7 +88,9 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         noise_std: float = 0.05,
         action_cost: float = 1.0,
         model_seed: int = 0,
+        render_mode: str | None = None,
     ) -> None:
+        self.render_mode = check_render_mode(render_mode, ())
         for name, size in (("state_dim", state_dim), ("action_dim", action_dim)):
             if type(size) is not int or size < 1:
                 raise UsageError(f"{name} must be an int of at least 1, not {size!r}")
@@ -109,7 +112,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.action_hessian: NDArray[np.float64] = (
             self.action_cost + gamma * self.input_matrix.T @ self.input_matrix
         )
-        self.feedback: NDArray[np.float64] = np.linalg.solve(self.action_hessian, self.interaction_matrix.T)
+        self.feedback = np.linalg.solve(self.action_hessian, self.interaction_matrix.T).astype(np.float64)
         remainder: NDArray[np.float64] = (1.0 - gamma * self.decay**2) * np.eye(state_dim, dtype=np.float64)
         self.state_cost = remainder + self.interaction_matrix @ self.feedback
         self.noise_constant = gamma / (1.0 - gamma) * state_dim * noise_std**2

@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from sna_rl.envs.exact import check_render_mode
 from sna_rl.envs.groups import Groups
 from sna_rl.envs.waypoint_course import ARENA, Course, draw_course
 from sna_rl.envs.waypoint_dynamics import Motion, Vehicle, advance, distance
@@ -105,12 +106,10 @@ class WaypointEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
             raise UsageError(f"n_obstacles must be an int from 0 to 12, not {n_obstacles!r}")
         if not 0.0 <= max_wind <= 2.0:
             raise UsageError(f"max_wind must lie between 0 and 2 m/s, not {max_wind!r}")
-        if render_mode not in (None, "rgb_array"):
-            raise UsageError(f"render_mode must be None or 'rgb_array', not {render_mode!r}")
         self.n_waypoints = n_waypoints
         self.n_obstacles = n_obstacles
         self.max_wind = max_wind
-        self.render_mode = render_mode
+        self.render_mode = check_render_mode(render_mode, ("rgb_array",))
         self.vehicle = Vehicle()
         low = np.full(10 + N_RANGES, -2.0, np.float32)
         high = np.full(10 + N_RANGES, 2.0, np.float32)

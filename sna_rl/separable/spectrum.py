@@ -26,6 +26,7 @@ from sna_rl.separable.components import (
     svdvals,
     weight_spectrum,
 )
+from sna_rl.separable.ranks import effective_rank_of, energy_rank_of, stable_rank_of
 
 __all__ = [
     "Shares",
@@ -134,11 +135,7 @@ def effective_rank(table: Float[Tensor, "n m"]) -> float:
         >>> round(effective_rank(torch.eye(5)), 6)
         4.0
     """
-    values = singular_values(table)
-    if not values.any():
-        return 0.0
-    p = values / values.sum()
-    return float(torch.exp(-torch.special.xlogy(p, p).sum()))
+    return float(effective_rank_of(singular_values(table)))
 
 
 def energy_rank(table: Float[Tensor, "n m"], q: float = 0.99) -> float:
@@ -162,14 +159,7 @@ def energy_rank(table: Float[Tensor, "n m"], q: float = 0.99) -> float:
     """
     if not 0 < q <= 1:
         raise UsageError(f"q must be over 0 and at most 1, not {q!r}")
-    energy = singular_values(table).square()
-    total = energy.sum()
-    if not total.isfinite():
-        return math.nan
-    if total == 0:
-        return 0.0
-    reached = energy.cumsum(0) >= q * total * (1 - torch.finfo(energy.dtype).eps * len(energy))
-    return float(reached.to(torch.int8).argmax() + 1)
+    return float(energy_rank_of(singular_values(table), q))
 
 
 def stable_rank(table: Float[Tensor, "n m"]) -> float:
@@ -190,8 +180,7 @@ def stable_rank(table: Float[Tensor, "n m"]) -> float:
         >>> round(stable_rank(torch.eye(5)), 6)
         4.0
     """
-    values = singular_values(table)
-    return float((values / values[0]).square().sum()) if values.any() else 0.0
+    return float(stable_rank_of(singular_values(table)))
 
 
 def noise_floor(table: Float[Tensor, "n m"], other: Float[Tensor, "n m"]) -> float:
