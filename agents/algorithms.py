@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import stable_baselines3
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.policies import BasePolicy
 
+from sna_rl.agents.fused.algorithm import FusedAlgorithm
+from sna_rl.agents.fused.dqn import DQNUpdate
+from sna_rl.agents.fused.sac import SACUpdate
+from sna_rl.agents.fused.td3 import TD3Update
 from sna_rl.agents.policies import (
     SNADQNCnnPolicy,
     SNADQNMultiInputPolicy,
@@ -21,31 +24,7 @@ from sna_rl.agents.policies import (
 )
 
 
-class _Agent(OffPolicyAlgorithm):
-    """What the three algorithms share: an own copy of `policy_kwargs` and run names that tell the critic."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        if kwargs.get("policy_kwargs") is not None:
-            kwargs["policy_kwargs"] = dict(kwargs["policy_kwargs"])
-        super().__init__(*args, **kwargs)
-
-    @property
-    def run_name(self) -> str:
-        """Name of a run in TensorBoard: algorithm, critic and, for separable critics, rank (`sac-cp-r32`)."""
-        config = getattr(self.policy, "critic_config", None)
-        name = type(self).__name__.lower()
-        if config is None or config.critic == "mlp":
-            return f"{name}-mlp"
-        return f"{name}-{config.critic}-r{config.rank}"
-
-    def learn(self, *args: Any, **kwargs: Any) -> Self:
-        """Train as Stable-Baselines3 does; `tb_log_name` is `run_name` unless given."""
-        if len(args) < 4:
-            kwargs.setdefault("tb_log_name", self.run_name)
-        return super().learn(*args, **kwargs)
-
-
-class SAC(_Agent, stable_baselines3.SAC):
+class SAC(FusedAlgorithm, stable_baselines3.SAC):
     """Soft actor-critic that knows the separable policies by name.
 
     Every argument is Stable-Baselines3's; the policy's own go into `policy_kwargs`.
@@ -58,6 +37,7 @@ class SAC(_Agent, stable_baselines3.SAC):
         'sac-cp-r4'
     """
 
+    update_class = SACUpdate
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
         **stable_baselines3.SAC.policy_aliases,
         "SNAPolicy": SNASACPolicy,
@@ -66,7 +46,7 @@ class SAC(_Agent, stable_baselines3.SAC):
     }
 
 
-class TD3(_Agent, stable_baselines3.TD3):
+class TD3(FusedAlgorithm, stable_baselines3.TD3):
     """Twin delayed deep deterministic policy gradient that knows the separable policies by name.
 
     Every argument is Stable-Baselines3's; the policy's own go into `policy_kwargs`.
@@ -78,6 +58,7 @@ class TD3(_Agent, stable_baselines3.TD3):
         'td3-mlp'
     """
 
+    update_class = TD3Update
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
         **stable_baselines3.TD3.policy_aliases,
         "SNAPolicy": SNATD3Policy,
@@ -86,7 +67,7 @@ class TD3(_Agent, stable_baselines3.TD3):
     }
 
 
-class DQN(_Agent, stable_baselines3.DQN):
+class DQN(FusedAlgorithm, stable_baselines3.DQN):
     """Deep Q-network that knows the separable policies by name.
 
     Every argument is Stable-Baselines3's; the policy's own go into `policy_kwargs`.
@@ -98,6 +79,7 @@ class DQN(_Agent, stable_baselines3.DQN):
         'dqn-dueling'
     """
 
+    update_class = DQNUpdate
     policy_aliases: ClassVar[dict[str, type[BasePolicy]]] = {
         **stable_baselines3.DQN.policy_aliases,
         "SNAPolicy": SNADQNPolicy,

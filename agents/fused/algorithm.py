@@ -1,0 +1,145 @@
+"""What SAC, TD3 and DQN share here: the fused update behind Stable-Baselines3's `train`, and run names."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, ClassVar, TypeVar
+
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+from sna_rl.agents.fused.choice import (
+    COMPILED_FROM,
+    FORMS,
+    PRECISIONS,
+    expected_updates,
+    obstacle,
+    optimizers,
+)
+from sna_rl.agents.fused.update import Update
+from sna_rl.errors import UsageError, suggestion
+from sna_rl.runs import run_name
+
+LOGGER = logging.getLogger(__name__)
+
+AgentT = TypeVar("AgentT", bound="FusedAlgorithm")
+
+
+class FusedAlgorithm(OffPolicyAlgorithm):
+    """An algorithm of Stable-Baselines3 whose gradient update is one graph over tensors.
+
+    Args:
+        *args: as in Stable-Baselines3.
+        update: form of the gradient update. "compiled", "eager" (the same graph without a compiler),
+            "reference" (Stable-Baselines3's own `train`), or "auto": compiled where `learn` is asked for at
+            least 10,000 updates, else eager. What can't be fused takes the reference and says so in one line.
+        n_target_actions: sampled next actions that the target is a mean over (SAC).
+        precision: "fp32", or "bf16" for large matrix products of the update with inputs rounded to bfloat16.
+        **kwargs: as in Stable-Baselines3; `policy_kwargs` is copied.
+
+    Raises:
+        UsageError: if one of the three is not among its values.
+    """
+
+    update_class: ClassVar[type[Update]]
+
+    def __init__(
+        self,
+        *args: Any,
+        update: str = "auto",
+        n_target_actions: int = 1,
+        precision: str = "fp32",
+        **kwargs: Any,
+    ) -> None:
+        for name, value, known in (("update", update, FORMS), ("precision", precision, PRECISIONS)):
+            if value not in known:
+                raise UsageError(f"unknown {name} {value!r}{suggestion(str(value), known)}")
+        if (
+            isinstance(n_target_actions, bool)
+            or not isinstance(n_target_actions, int)
+            or n_target_actions < 1
+        ):
+            raise UsageError(
+                f"n_target_actions must be an int of at least 1, not {n_target_actions!r} "
+                f"({type(n_target_actions).__name__})"
+            )
+        self.update = update
+        self.n_target_actions = n_target_actions
+        self.precision = precision
+        self._chosen: str | None = None
+        self._fused: Update | None = None
+        if kwargs.get("policy_kwargs") is not None:
+            kwargs["policy_kwargs"] = dict(kwargs["policy_kwargs"])
+        super().__init__(*args, **kwargs)
+
+    @property
+    def run_name(self) -> str:
+        """Name of a run in TensorBoard: algorithm, critic and, for separable critics, rank (`sac-cp-r32`)."""
+        config = getattr(self.policy, "critic_config", None)
+        critic, rank = ("mlp", None) if config is None else (config.critic, config.rank)
+        return run_name(type(self).__name__.lower(), critic, rank)
+
+    @property
+    def update_form(self) -> str:
+        """Form of the gradient update in use, or before `choose_update` the one asked for."""
+        if self._fused is not None:
+            return self._fused.form
+        return self._chosen or self.update
+
+    def choose_update(self, n_timesteps: int) -> str:
+        """Settle the form of the gradient update, and compile where that is the form; `learn` calls this.
+
+        Args:
+            n_timesteps: environment steps to train for.
+
+        Returns:
+            "compiled", "eager" or "reference". It stays, but that a later, longer training may compile.
+        """
+        enough = expected_updates(self, n_timesteps) >= COMPILED_FROM
+        if self._chosen is None or (self.update == "auto" and self._chosen == "eager" and enough):
+            self._choose("compiled" if enough else "eager")
+        if self._chosen != "reference" and self._fused is None:
+            self._fused = self.update_class(self, str(self._chosen), self.precision)
+            if self._chosen == "compiled":
+                self._fused.prepare(self.batch_size)
+        return self.update_form
+
+    def _choose(self, automatic: str) -> None:
+        self._chosen, self._fused = automatic if self.update == "auto" else self.update, None
+        reason = obstacle(self)
+        if self._chosen != "reference" and reason is not None:
+            LOGGER.warning("training with Stable-Baselines3's own update: %s", reason)
+            self._chosen = "reference"
+
+    def learn(self: AgentT, *args: Any, **kwargs: Any) -> AgentT:
+        """Train as Stable-Baselines3 does; `tb_log_name` is `run_name` unless given."""
+        if len(args) < 4:
+            kwargs.setdefault("tb_log_name", self.run_name)
+        return super().learn(*args, **kwargs)
+
+    def _setup_learn(self, total_timesteps: int, *args: Any, **kwargs: Any) -> Any:
+        self.choose_update(total_timesteps)
+        return super()._setup_learn(total_timesteps, *args, **kwargs)
+
+    def train(self, gradient_steps: int, batch_size: int = 64) -> None:
+        """Take gradient updates on batches from the replay buffer.
+
+        The fused forms leave no gradients on the parameters; a callback that reads them needs
+        `update="reference"`.
+
+        Args:
+            gradient_steps: number of updates.
+            batch_size: transitions in each batch.
+        """
+        if self._fused is None and self.choose_update(self._total_timesteps) == "reference":
+            super().train(gradient_steps, batch_size)
+            return
+        assert self._fused is not None
+        self._update_learning_rate(optimizers(self))
+        statistics = self._fused.run(gradient_steps, batch_size)
+        self._n_updates += gradient_steps
+        self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")
+        for name, value in statistics.items():
+            self.logger.record(f"train/{name}", value)
+
+    def _excluded_save_params(self) -> list[str]:
+        return [*super()._excluded_save_params(), "_fused", "_chosen"]
