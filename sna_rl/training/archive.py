@@ -36,7 +36,7 @@ SIGNS = (
     ("td3", {"policy_delay"}),
     ("dqn", {"exploration_fraction"}),
     ("ppo", {"clip_range"}),
-    ("a2c", {"rms_prop_eps"}),
+    ("a2c", {"gae_lambda"}),
 )
 """Attributes by which an algorithm's zip is known, the most telling first."""
 MAX_SIZE = 2**33
@@ -81,11 +81,11 @@ def read_archive(path: Path) -> Archive:
                 raise SnaError(f"{str(path)!r} is damaged: {damaged} doesn't match its checksum")
             data = json.loads(archive.read("data"))
     except KeyError as error:
-        raise SnaError(f"{str(path)!r} is no agent saved by Stable-Baselines3: it holds no 'data'") from error
+        raise SnaError(f"{str(path)!r} is no whole agent of Stable-Baselines3: it holds no 'data'") from error
     except (OSError, zipfile.BadZipFile, ValueError, RecursionError, NotImplementedError, EOFError) as error:
         raise SnaError(f"{str(path)!r} is no whole zip of Stable-Baselines3 ({first_line(error)})") from error
     if not isinstance(data, dict):
-        raise SnaError(f"{str(path)!r} is no agent saved by Stable-Baselines3: its 'data' is no mapping")
+        raise SnaError(f"{str(path)!r} is no agent of Stable-Baselines3: its 'data' is no mapping")
     policy = data.get("policy_class")
     module = str(policy.get("__module__", "")) if isinstance(policy, dict) else ""
     algo = next((name for name, signs in SIGNS if signs <= data.keys()), None)

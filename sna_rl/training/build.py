@@ -17,7 +17,7 @@ from stable_baselines3.common.utils import LinearSchedule
 from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
-from sna_rl.agents import ALGORITHMS
+from sna_rl.agents import ALGORITHMS, DQN, SAC, TD3
 from sna_rl.config import RunConfig
 from sna_rl.config.schedules import parse_schedule
 from sna_rl.errors import UsageError
@@ -34,10 +34,11 @@ NOT_FOR_THE_ALGORITHM = (
     "monitor_kwargs",
     "callback",
 )
+FACTORED = "sna_rl.envs.FactoredActions"
 NOISES = {"normal": NormalActionNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise}
 
 
-def build(config: RunConfig, env: VecEnv) -> OffPolicyAlgorithm:
+def build(config: RunConfig, env: VecEnv) -> SAC | TD3 | DQN:
     """Make the untrained agent that a configuration describes.
 
     Args:
@@ -45,7 +46,7 @@ def build(config: RunConfig, env: VecEnv) -> OffPolicyAlgorithm:
         env: environments whose spaces the agent fits.
 
     Returns:
-        An algorithm of Stable-Baselines3, ready to learn.
+        The algorithm, ready to learn.
 
     Raises:
         UsageError: if the algorithm doesn't fit the action space, or an argument has a value it can't have.
@@ -63,7 +64,7 @@ def build(config: RunConfig, env: VecEnv) -> OffPolicyAlgorithm:
     if isinstance(kwargs.get("train_freq"), list):
         kwargs["train_freq"] = tuple(kwargs["train_freq"])
     policy, kwargs["policy_kwargs"] = _policy(config)
-    kwargs |= {"seed": config.seed, "device": config.device}
+    kwargs |= {"seed": config.seed, "device": config.device, "update": config.update}
     try:
         return ALGORITHMS[config.algo](policy, env, **kwargs)
     except UsageError:
@@ -93,14 +94,14 @@ use --algo dqn
     has = f"but {env!r} has {describe_space(space)}"
     if algo == "dqn" and not isinstance(space, spaces.Discrete):
         remedy = {
-            spaces.Box: "use --algo sac or td3, or env_wrapper sna_rl.envs.BoxToGrid",
-            spaces.MultiDiscrete: "flatten it with env_wrapper sna_rl.envs.FlattenMultiDiscrete",
+            spaces.Box: f"use --algo sac or td3, or -params env_wrapper:{FACTORED}",
+            spaces.MultiDiscrete: f"number them with -params env_wrapper:{FACTORED}",
         }.get(type(space), "wrap the environment so that its actions are Discrete")
         raise UsageError(f"dqn needs Discrete actions, {has}; {remedy}")
     if algo != "dqn" and not isinstance(space, spaces.Box):
         remedy = "use --algo dqn"
         if isinstance(space, spaces.MultiDiscrete):
-            remedy += " with env_wrapper sna_rl.envs.FlattenMultiDiscrete"
+            remedy += f" with -params env_wrapper:{FACTORED}"
         raise UsageError(f"{algo} needs continuous (Box) actions, {has}; {remedy}")
     if isinstance(space, spaces.Box) and not np.isfinite([space.low, space.high]).all():
         raise UsageError(

@@ -110,8 +110,9 @@ class MakeEnv:
 
     def _bare(self) -> gymnasium.Env[Any, Any]:
         """The environment without monitor and wrappers."""
+        drawn: dict[str, Any] = {} if self.render_mode is None else {"render_mode": self.render_mode}
         try:
-            return gymnasium.make(self.env, render_mode=self.render_mode, **self.kwargs)
+            return gymnasium.make(self.env, **drawn, **self.kwargs)
         except gymnasium.error.DependencyNotInstalled as error:
             if "box2d" in str(error).lower():
                 raise MissingExtraError(

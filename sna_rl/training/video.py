@@ -46,6 +46,8 @@ def record(
         raise UsageError(f"a video's name must end in .mp4, not {file.name!r}")
     if not file.parent.is_dir():
         raise UsageError(f"folder {str(file.parent)!r} of the video does not exist")
+    if env.render_mode != "rgb_array":
+        raise SnaError("the environment draws no picture; a video needs render mode 'rgb_array'")
     returns: list[float] = []
     frames = _frames(model, env, n_timesteps, seed, deterministic, returns)
     first = next(frames)
@@ -55,7 +57,7 @@ def record(
         writer = imageio_ffmpeg.write_frames(
             temporary,
             (first.shape[1], first.shape[0]),
-            fps=env.metadata.get("render_fps") or 30,
+            fps=env.get_attr("metadata")[0].get("render_fps") or 30,
             macro_block_size=1,
             ffmpeg_log_level="error",
         )
@@ -88,6 +90,8 @@ def _picture(env: VecEnv) -> np.ndarray[Any, Any]:
     """What the environment draws, RGB, cut to an even height and width as the format wants."""
     picture = env.render()
     if not isinstance(picture, np.ndarray) or picture.ndim != 3:
-        raise SnaError("the environment draws no picture; a video needs render mode 'rgb_array'")
+        raise SnaError(
+            f"the environment draws {type(picture).__name__}, no picture of rows, columns and colours"
+        )
     height, width = (size - size % 2 for size in picture.shape[:2])
     return np.ascontiguousarray(picture[:height, :width, :3], dtype=np.uint8)
