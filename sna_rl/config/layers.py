@@ -22,7 +22,7 @@ def check_algorithm(algo: object) -> str:
 
 def is_own_policy(policy: object) -> bool:
     """Whether `policy` is one of ours, whose `policy_kwargs` we know; None is the default policy."""
-    return policy is None or policy in POLICIES or str(policy).startswith("sna_rl.agents.")
+    return policy is None or str(policy) in POLICIES or str(policy).startswith("sna_rl.agents.")
 
 
 def check_layer(algo: str, data: Mapping[str, object], *, own_policy: bool) -> Data:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Final
 
-from sna_rl.config.plain import Data, plain, shown
+from sna_rl.config.plain import Data, label, plain, shown
 from sna_rl.errors import UsageError
 
 ACTIVATIONS: Final = (
@@ -162,5 +162,5 @@ def parse_pairs(pairs: Iterable[str], flag: str = "-params") -> Data:
             raise UsageError(f"{flag} takes key:value, not {shown(pair)}")
         if key in values:
             raise UsageError(f"{flag} gives {shown(key)} twice")
-        values[key] = parse_value(text, f"{flag} {key}")
+        values[key] = parse_value(text, f"{flag} {label(key)}")
     return values

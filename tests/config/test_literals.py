@@ -108,6 +108,8 @@ def test_pairs() -> None:
         parse_pairs(["a:1", "a:2"])
     with pytest.raises(UsageError, match=r"^-params gamma can't be read from"):
         parse_pairs(["gamma:exit()"])
+    with pytest.raises(UsageError, match=r"^-params 'a\\nb' can't be read from"):
+        parse_pairs(["a\nb:exit()"])
 
 
 @given(st.text(max_size=80) | st.text(st.sampled_from("dict(a=1,)[]{}'\"nn.ReLU:-+*\\ \n"), max_size=80))

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sna_rl.config import ALGORITHMS, CRITICS, RunConfig, diff, parse_yaml, write_yaml
+from sna_rl.config import ALGORITHMS, CRITICS, HYPERPARAMETERS, RunConfig, diff, parse_yaml, write_yaml
+from sna_rl.config.keys import RUN_RULES
 from sna_rl.errors import UsageError
 
 
@@ -282,7 +283,7 @@ def fields(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(fields())
 def test_configuration_to_yaml_and_back_is_exact(given_fields: dict[str, Any]) -> None:
     config = RunConfig(**given_fields)
@@ -314,13 +315,14 @@ def test_reading_a_runs_file(tmp_path: Path) -> None:
         RunConfig.from_yaml(path)
 
 
-KEYS = (
-    st.sampled_from(["algo", "env", "rank", "critic", "gamma", "policy_kwargs", "env_wrapper", "normalize"])
-    | st.text()
+KEYS = st.sampled_from(["algo", *RUN_RULES, *HYPERPARAMETERS["sac"], "learnig_rate"])
+WORDS = st.sampled_from(
+    ["sac", "dqn", "Pendulum-v1", "dict(rank=2)", "lin_1", "auto", "nn.ReLU", "os.system"]
 )
 
 
-@given(st.dictionaries(KEYS, PLAIN | st.sampled_from(["sac", "Pendulum-v1", "dict(rank=2)"]), max_size=6))
+@settings(max_examples=300)
+@given(st.dictionaries(KEYS, PLAIN | WORDS, max_size=3))
 def test_any_mapping_gives_a_configuration_or_one_sentence(data: dict[str, object]) -> None:
     try:
         config = RunConfig.from_dict({"algo": "sac", "env": "Pendulum-v1", **data}, "config.yml")
