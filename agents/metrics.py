@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -96,6 +96,8 @@ class RankMetrics(BaseCallback):
         >>> _ = agent.learn(20, callback=RankMetrics(interval=10))
     """
 
+    not_saved: ClassVar[tuple[str, ...]] = ("_spent", "_started")
+
     def __init__(
         self, interval: int = 2_500, n_states: int = 128, n_actions: int = 64, seed: int = 0
     ) -> None:
@@ -123,6 +125,8 @@ class RankMetrics(BaseCallback):
         return True
 
     def _on_training_end(self) -> None:
+        for pending in (self.logger.name_to_value, self.logger.name_to_count, self.logger.name_to_excluded):
+            pending.clear()  # losses after the last step were never meant for its line
         self.measure()
 
     def measure(self) -> None:

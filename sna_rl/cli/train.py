@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from sna_rl.cli import flags
+from sna_rl.errors import UsageError
 
 WHAT, HOW, CHECKS, WORLD = "What to train", "How", "Evaluation and saving", "Environments"
 NUMBERS = {
@@ -23,7 +24,18 @@ NUMBERS = {
     "n_envs",
     "num_threads",
 }
-NOT_FIELDS = {"algo", "env", "hyperparams", "conf_file", "progress", "verbose", "uuid"}
+NOT_FIELDS = {
+    "algo",
+    "env",
+    "hyperparams",
+    "conf_file",
+    "trained_agent",
+    "override",
+    "on_nan",
+    "progress",
+    "verbose",
+    "uuid",
+}
 
 
 def _option(panel: str, help: str, *names: str, metavar: str | None = None) -> Any:
@@ -61,6 +73,16 @@ def command(
         list[str] | None,
         _option(HOW, "Hyperparameters, over the file's.", "--hyperparams", "-params", metavar="K:V…"),
     ] = None,
+    trained_agent: Annotated[
+        Path | None,
+        _option(HOW, "Go on with this run, in its folder.", "--trained-agent", "-i", metavar="RUN"),
+    ] = None,
+    override: Annotated[
+        bool, _option(HOW, "With -i: let its configuration be changed.", "--override")
+    ] = False,
+    on_nan: Annotated[
+        str, _option(CHECKS, "At a NaN: stop, or restore the last checkpoint.", metavar="stop|restore")
+    ] = "stop",
     update: Annotated[str | None, _option(HOW, "Gradient step: auto, compiled, eager, reference.")] = None,
     num_threads: Annotated[str | None, _option(HOW, "Threads of one operation.", metavar="N")] = None,
     device: Annotated[str | None, _option(HOW, "auto, cpu or cuda.")] = None,
@@ -89,7 +111,9 @@ def command(
 ) -> None:
     """Train an agent: --algo, --env, and what shall differ from zoo_configs."""
     from sna_rl.config import parse_pairs, parse_value
-    from sna_rl.training.train import train
+    from sna_rl.runs import RunFolder
+    from sna_rl.training.resume import changed_config, find_start, go_on, through_failures
+    from sna_rl.training.train import RunResult, train
     from sna_rl.zoo_configs import resolve
 
     given = {key: value for key, value in context.params.items() if value not in (None, (), [])}
@@ -101,13 +125,26 @@ def command(
             fields[key] = parse_pairs(value, f"--{key.replace('_', '-')}")
         elif key not in NOT_FIELDS:
             fields[key] = str(value) if isinstance(value, Path) else value
-    config = resolve(algo, env, fields, parse_pairs(hyperparams or []), conf_file)
-    result = train(
-        config,
-        command=shlex.join(["sna-rl", *sys.argv[1:]]),
-        announce=typer.echo if verbose else None,
-        progress=progress and verbose > 0,
-    )
+    params = parse_pairs(hyperparams or [])
+    options: dict[str, Any] = {
+        "command": shlex.join(["sna-rl", *sys.argv[1:]]),
+        "announce": typer.echo if verbose else None,
+        "progress": progress and verbose > 0,
+    }
+
+    def attempt() -> RunResult:
+        if trained_agent is None:
+            return train(resolve(algo, env, fields, params, conf_file), **options)
+        if conf_file is not None:
+            raise UsageError("-i goes on with the run's own configuration; leave --conf-file away")
+        run = RunFolder.open(trained_agent)
+        named = {key: given[key] for key in ("algo", "env") if key in given}
+        config = changed_config(
+            run, named | fields | params, override=override, gym_packages=gym_packages or ()
+        )
+        return go_on(run, config, find_start(run, config), **options)
+
+    result = through_failures(attempt, on_nan=on_nan, gym_packages=gym_packages or (), **options)
     reached = result.final_return if result.final_return is not None else result.training_return
     typer.echo(
         f"done: {result.n_timesteps:,} steps in {result.wall_seconds:,.0f} s "

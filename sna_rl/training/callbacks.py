@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -130,6 +130,8 @@ class ShowProgress(BaseCallback):
         progress: the bar.
         evaluation: the run's evaluation, None where there is none.
     """
+
+    not_saved: ClassVar[tuple[str, ...]] = ("_shown_at",)
 
     def __init__(self, progress: Progress, evaluation: Evaluate | None) -> None:
         super().__init__()

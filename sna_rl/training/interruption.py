@@ -1,12 +1,10 @@
-"""Ctrl-C and SIGTERM end a run between two steps, so that what is saved is whole."""
+"""Ctrl-C and SIGTERM end a run between two rollouts, so that what is saved is whole."""
 
 from __future__ import annotations
 
 import signal
 import threading
 from types import FrameType, TracebackType
-
-from stable_baselines3.common.callbacks import BaseCallback
 
 from sna_rl.errors import SnaError
 
@@ -24,15 +22,14 @@ class Interrupted(SnaError):
         self.exit_code = 128 + received
 
 
-class StopOnSignal(BaseCallback):
-    """Ends training after the step in which SIGINT or SIGTERM came; a second signal interrupts at once.
+class StopOnSignal:
+    """Remembers that SIGINT or SIGTERM came, for the run to end where it can; a second interrupts at once.
 
     Use it as a context manager around `learn`; the former handlers come back at its end. Outside the main
     thread, where Python can't handle signals, it does nothing.
     """
 
     def __init__(self) -> None:
-        super().__init__()
         self.received: signal.Signals | None = None
         self._former: dict[signal.Signals, object] = {}
 
@@ -57,6 +54,3 @@ class StopOnSignal(BaseCallback):
         for number, handler in self._former.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
         self._former = {}
-
-    def _on_step(self) -> bool:
-        return self.received is None

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -13,17 +11,27 @@ from pathlib import Path
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger, TensorBoardOutputFormat
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
+from sna_rl.agents import DQN, SAC, TD3
+from sna_rl.agents.metrics import RankMetrics
 from sna_rl.config import RunConfig, named_items
 from sna_rl.errors import UsageError
 from sna_rl.runs import Progress, RunFolder, atomic_write, env_name, run_name, versions, write_json
+from sna_rl.runs.checkpoints import Checkpoints
 from sna_rl.training.build import build, n_parameters, updates_per_step
 from sna_rl.training.callbacks import Evaluate, ShowProgress, recent_return
 from sna_rl.training.environments import first_line, make_vec_env
+from sna_rl.training.guard import NumericalGuard
 from sna_rl.training.interruption import Interrupted, StopOnSignal
+from sna_rl.training.lock import locked
+from sna_rl.training.logs import events_folder
 from sna_rl.training.models import save_model
 from sna_rl.training.named import load_class
+from sna_rl.training.saving import SaveCheckpoints
+from sna_rl.training.start import Clock, Start
+
+LOCK = ".lock"
+"""File in a run folder while a process trains in it."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,7 @@ def train(
     torch.set_num_threads(config.num_threads)
     with ExitStack() as resources:
         with new_folder(config) as folder:
+            resources.enter_context(locked(folder.path / LOCK, f"run {str(folder.path)!r}"))
             run = Training.prepare(config, folder, resources, stop_at)
             run.write_start(command)
         for line in run.description() if announce else ():
@@ -127,22 +136,31 @@ class Training:
     """An agent with all it needs to learn in its run folder.
 
     Args:
-        config: the run's configuration.
+        config: the run's configuration, the form of the gradient update settled.
         folder: where everything is written.
         model: the agent.
         evaluation: evaluates it now and then; None where the run asks for none.
         resources: closes environments and log files.
+        start: where it begins.
+        named: callbacks that the configuration names.
     """
 
     config: RunConfig
     folder: RunFolder
-    model: OffPolicyAlgorithm
+    model: SAC | TD3 | DQN
     evaluation: Evaluate | None
     resources: ExitStack
+    start: Start
+    named: Sequence[BaseCallback] = ()
 
     @classmethod
     def prepare(
-        cls, config: RunConfig, folder: RunFolder, resources: ExitStack, stop_at: float | None = None
+        cls,
+        config: RunConfig,
+        folder: RunFolder,
+        resources: ExitStack,
+        stop_at: float | None = None,
+        start: Start | None = None,
     ) -> Training:
         """Make environments, agent and log.
 
@@ -151,21 +169,24 @@ class Training:
             folder: an existing run folder.
             resources: gets what must be closed.
             stop_at: mean evaluation return that ends the run early.
+            start: where it begins; None is step 0.
 
         Raises:
             UsageError: if the configuration can't be trained.
         """
+        start = start or Start()
         env = resources.enter_context(closing(make_vec_env(config, monitors=folder.monitor)))
         model = build(config, env)
+        named = _named_callbacks(config)
+        config = config.replace(update=model.choose_update(config.n_timesteps))
+        start.apply(model)
         evaluation = None
         if 0 < config.eval_freq <= config.n_timesteps:
             eval_env = resources.enter_context(closing(make_vec_env(config, evaluation=True)))
             evaluation = Evaluate(
                 eval_env, folder, config.eval_freq, config.eval_episodes, config.seed, stop_at
             )
-        events = folder.path
-        if config.tensorboard_log:
-            events = Path(config.tensorboard_log, *folder.path.parts[-3:])
+        events = events_folder(config, folder)
         try:
             writer = TensorBoardOutputFormat(str(events))
         except OSError as error:
@@ -175,7 +196,7 @@ class Training:
         logger = Logger(str(events), [writer])
         resources.callback(logger.close)
         model.set_logger(logger)
-        return cls(config, folder, model, evaluation, resources)
+        return cls(config, folder, model, evaluation, resources, start, named)
 
     def write_start(self, command: str) -> None:
         """Write what repeats the run: configuration, command, versions.
@@ -198,14 +219,9 @@ class Training:
         return [
             f"{name} on {self.config.env}, seed {self.config.seed}, {self.config.n_timesteps:,} steps",
             f"parameters: actor {actor:,}, critic {critic:,}",
-            f"gradient updates: {updates} ({self.update})",
+            f"gradient updates: {updates} ({self.model.update_form})",
             f"run folder: {self.folder.path}",
         ]
-
-    @property
-    def update(self) -> str:
-        """Form of the gradient update in use."""
-        return str(getattr(self.model, "update_form", "reference"))
 
     def save(self) -> None:
         """Write the agent as it is now."""
@@ -227,23 +243,32 @@ class Training:
             Interrupted: if Ctrl-C or SIGTERM ended it; the agent is saved then, too.
         """
         config, model = self.config, self.model
-        started, cpu_started = time.perf_counter(), _cpu_seconds()
+        clock = self.start.clock()
         with (
             Progress(config.n_timesteps, start=model.num_timesteps, shown=progress) as bar,
             StopOnSignal() as stop,
         ):
-            own = [self.evaluation, ShowProgress(bar, self.evaluation), stop]
-            named: list[BaseCallback] = [
-                load_class(name, BaseCallback)(**kwargs)
-                for name, kwargs in named_items(config.hyperparams.get("callback"))
+            guard = NumericalGuard(self.folder.path, bar.say)
+            self.resources.callback(guard.close)
+            own = [
+                self._saving(stop, clock, bar.say),
+                guard,
+                self.evaluation,
+                RankMetrics(seed=config.seed),
+                ShowProgress(bar, self.evaluation),
             ]
-            model.learn(config.n_timesteps, [each for each in [*own, *named, *callbacks] if each is not None])
-        wall = time.perf_counter() - started
+            try:
+                model.learn(
+                    config.n_timesteps - self.start.step,
+                    [each for each in [*own, *self.named, *callbacks] if each is not None],
+                    reset_num_timesteps=False,
+                )
+            except Interrupted:
+                self.save()
+                raise
+        wall, cpu = clock.wall_seconds, clock.cpu_seconds
         self.save()
         self.resources.close()
-        if stop.received is not None:
-            steps = f"{model.num_timesteps:,} of {config.n_timesteps:,}"
-            raise Interrupted(f"stopped at step {steps} and saved in {self.folder.path}", stop.received)
         actor, critic = n_parameters(model)
         result = RunResult(
             folder=str(self.folder.path),
@@ -252,16 +277,36 @@ class Training:
             best_return=self.evaluation.best_return if self.evaluation else None,
             training_return=recent_return(model),
             wall_seconds=wall,
-            cpu_seconds=_cpu_seconds() - cpu_started,
+            cpu_seconds=cpu,
             steps_per_second=model.num_timesteps / wall,
             actor_parameters=actor,
             critic_parameters=critic,
-            update=self.update,
+            update=model.update_form,
         )
         write_json(self.folder.path / "summary.json", asdict(result))
         return result
 
+    def _saving(self, stop: StopOnSignal, clock: Clock, say: Callable[[str], None]) -> SaveCheckpoints:
+        """The callback that saves checkpoints, and at first goes on from one."""
+        evaluation = self.evaluation
+        return SaveCheckpoints(
+            Checkpoints(self.folder.checkpoints),
+            self.config.save_freq,
+            folders=(self.folder.path, events_folder(self.config, self.folder)),
+            stop=stop,
+            start=self.start.checkpoint,
+            best_return=lambda: None if evaluation is None else evaluation.best_return,
+            extra=clock.extra,
+            say=say,
+        )
 
-def _cpu_seconds() -> float:
-    """Processor seconds of this process and of its children that have ended."""
-    return sum(os.times()[:4])
+
+def _named_callbacks(config: RunConfig) -> list[BaseCallback]:
+    """Callbacks that the configuration names."""
+    callbacks = []
+    for name, kwargs in named_items(config.hyperparams.get("callback")):
+        try:
+            callbacks.append(load_class(name, BaseCallback)(**kwargs))
+        except TypeError as error:
+            raise UsageError(f"callback {name!r} can't be made: {first_line(error)}") from error
+    return callbacks

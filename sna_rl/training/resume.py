@@ -1,0 +1,206 @@
+"""Going on with a run: in its folder, from its newest whole checkpoint, with the configuration it had."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from sna_rl.config import RunConfig, diff
+from sna_rl.errors import SnaError, UsageError
+from sna_rl.runs import RunFolder, remove_leftovers, versions
+from sna_rl.runs.checkpoints import Checkpoints
+from sna_rl.runs.tree import read_json
+from sna_rl.training.checkpoint import check_fit
+from sna_rl.training.guard import NumericalError
+from sna_rl.training.lock import locked
+from sna_rl.training.logs import cut_logs, events_folder
+from sna_rl.training.start import Start
+from sna_rl.training.train import LOCK, RunResult, Training
+
+MAX_RESTORES = 3
+DECISIVE = ("python", "torch", "stable-baselines3", "gymnasium", "mujoco", "numpy", "processor", "threads")
+"""What must stay the same for a continued run to be bit-equal."""
+
+
+def tell(line: str) -> None:
+    """Print a line for the user on stderr."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def changed_config(
+    folder: RunFolder, changes: Mapping[str, object], *, override: bool, gym_packages: Sequence[str] = ()
+) -> RunConfig:
+    """The run's configuration with what the user changes on the way.
+
+    Args:
+        folder: the run.
+        changes: fields and hyperparameters given now.
+        override: allow other changes than more steps.
+        gym_packages: modules the user trusts.
+
+    Returns:
+        The configuration to go on with.
+
+    Raises:
+        UsageError: if something but a larger `n_timesteps` changes without `override`; the differences are
+            listed.
+    """
+    before = RunConfig.from_yaml(folder.config_yml, gym_packages)
+    after = before.replace(**changes)
+    differing = diff(before, after)
+    if after.n_timesteps >= before.n_timesteps:
+        differing.pop("n_timesteps", None)
+    if differing and not override:
+        listed = ", ".join(f"{key} {old!r} → {new!r}" for key, (old, new) in differing.items())
+        raise UsageError(
+            f"run {str(folder.path)!r} has another configuration ({listed}); --override changes it"
+        )
+    return after
+
+
+def find_start(folder: RunFolder, config: RunConfig, say: Callable[[str], None] = tell) -> Start:
+    """Newest whole checkpoint of a run, with what was saved beside the agent.
+
+    Args:
+        folder: the run.
+        config: the configuration to go on with.
+        say: is told what the user should know.
+
+    Returns:
+        Where to go on; step 0 where the run was ended before its first checkpoint.
+
+    Raises:
+        UsageError: if there is nothing left to do.
+    """
+    done = _finished_steps(folder)
+    if done >= config.n_timesteps:
+        raise UsageError(f"run {str(folder.path)!r} has its {done:,} steps; more need -n above that")
+    checkpoint = Checkpoints(folder.checkpoints).newest(say)
+    if checkpoint is not None:
+        extra = checkpoint.read().get("extra", {})
+        known = {
+            key: extra[key] for key in ("wall_seconds", "cpu_seconds", "lr_scale", "logs") if key in extra
+        }
+        return Start(checkpoint, **known)
+    if done:
+        raise UsageError(
+            f"run {str(folder.path)!r} ended without a checkpoint; runs with --save-freq can be made longer"
+        )
+    say(f"run {str(folder.path)!r} has no checkpoint yet; it begins at step 0")
+    return Start()
+
+
+def go_on(
+    folder: RunFolder,
+    config: RunConfig,
+    start: Start,
+    *,
+    command: str = "",
+    announce: Callable[[str], None] | None = None,
+    progress: bool = True,
+) -> RunResult:
+    """Train on in a run's folder; the end is bit-equal to that of a run never interrupted.
+
+    Args:
+        folder: the run.
+        config: its configuration.
+        start: where to go on.
+        command: the command line, appended to `command.txt`.
+        announce: called with each line that says what is about to run.
+        progress: show a bar, or lines where stderr is no terminal.
+
+    Returns:
+        Where it was saved and what it reached.
+
+    Raises:
+        SnaError: if the checkpoint does not fit the configuration.
+    """
+    torch.set_num_threads(config.num_threads)
+    with ExitStack() as resources:
+        resources.enter_context(locked(folder.path / LOCK, f"run {str(folder.path)!r}"))
+        remove_leftovers(folder.path)
+        Checkpoints(folder.checkpoints).go_back_to(start.checkpoint)
+        cut_logs(start.logs, folder.path, events_folder(config, folder))
+        run = Training.prepare(config, folder, resources, start=start)
+        if start.checkpoint is not None:
+            check_fit(run.model, start.checkpoint)
+        _tell_changes(folder)
+        run.write_start(command)
+        for line in [*run.description(), f"from step {start.step:,}"] if announce else ():
+            announce(line)  # type: ignore[misc]
+        return run.learn(progress)
+
+
+def through_failures(
+    attempt: Callable[[], RunResult], *, on_nan: str, gym_packages: Sequence[str] = (), **options: Any
+) -> RunResult:
+    """Train, and on a numerical failure go back to the last checkpoint with half the learning rate.
+
+    Args:
+        attempt: trains the first time.
+        on_nan: "stop" raises the first failure, "restore" goes back at most three times.
+        gym_packages: modules the user trusts.
+        **options: of `go_on`.
+
+    Returns:
+        What the run came to.
+
+    Raises:
+        UsageError: if `on_nan` is neither.
+        NumericalError: if it failed for good.
+    """
+    if on_nan not in ("stop", "restore"):
+        raise UsageError(f"--on-nan is stop or restore, not {on_nan!r}")
+    n_restores, lr_scale = 0, None
+    while True:
+        try:
+            return attempt()
+        except NumericalError as error:
+            folder = RunFolder.open(error.folder)
+            if on_nan == "stop" or n_restores == MAX_RESTORES:
+                raise
+            config = RunConfig.from_yaml(folder.config_yml, gym_packages)
+            start = find_start(folder, config)
+            if start.checkpoint is None:
+                raise
+            n_restores += 1
+            lr_scale = 0.5 * (start.lr_scale if lr_scale is None else lr_scale)
+            start = replace(start, lr_scale=lr_scale)
+            tell(
+                f"{error}; back to step {start.step:,} with the learning rate times {lr_scale:g} "
+                f"({n_restores} of {MAX_RESTORES})"
+            )
+            attempt = _again(folder, config, start, options)
+
+
+def _again(
+    folder: RunFolder, config: RunConfig, start: Start, options: Mapping[str, Any]
+) -> Callable[[], RunResult]:
+    """The next attempt."""
+    return lambda: go_on(folder, config, start, **options)
+
+
+def _finished_steps(folder: RunFolder) -> int:
+    """Steps that the run came to its end with; 0 where it has not ended."""
+    summary = folder.path / "summary.json"
+    try:
+        return int(read_json(summary)["n_timesteps"]) if summary.exists() else 0
+    except (SnaError, KeyError, TypeError, ValueError):
+        return 0
+
+
+def _tell_changes(folder: RunFolder) -> None:
+    """Say what differs from where the run was begun, since it then goes on differently in the last bits."""
+    try:
+        before = read_json(folder.versions_json)
+    except SnaError:
+        return
+    now = versions()
+    changed = [f"{key} {before.get(key)} → {now[key]}" for key in DECISIVE if before.get(key) != now[key]]
+    if changed:
+        tell(f"since the run began {', '.join(changed)}: it goes on, but not bit for bit as it would have")

@@ -1,0 +1,116 @@
+"""When a run saves: at every multiple of steps, at the end, and when a signal comes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+from sna_rl.runs.checkpoints import Checkpoint, Checkpoints
+from sna_rl.training.checkpoint import BufferLog, restore, save_checkpoint
+from sna_rl.training.interruption import Interrupted, StopOnSignal
+from sna_rl.training.logs import flush, log_positions
+
+
+class SaveCheckpoints(BaseCallback):
+    """Saves a run between two rollouts and, at the first rollout, brings back the run it continues.
+
+    Args:
+        checkpoints: where to.
+        freq: environment steps between saves, and one at the end; 0 or less saves on a signal alone.
+        folders: where event and monitor files lie.
+        stop: knows whether a signal came.
+        start: the checkpoint to go on from; None starts anew.
+        best_return: tells the best evaluation's mean return so far; the save after a new best one is kept.
+        extra: tells what else to save: numbers, texts and arrays.
+        say: is told what the user should know, a line at a time.
+    """
+
+    def __init__(
+        self,
+        checkpoints: Checkpoints,
+        freq: int,
+        *,
+        folders: tuple[Path, ...] = (),
+        stop: StopOnSignal | None = None,
+        start: Checkpoint | None = None,
+        best_return: Callable[[], float | None] = lambda: None,
+        extra: Callable[[], Mapping[str, Any]] = dict,
+        say: Callable[[str], None] = print,
+    ) -> None:
+        super().__init__()
+        self.model: OffPolicyAlgorithm
+        self.checkpoints = checkpoints
+        self.freq = freq
+        self.folders = folders
+        self.stop = stop
+        self.start = start
+        self.say = say
+        self.best_return = best_return
+        self.extra = extra
+        self._saved_at = 0
+        self._best_saved = -np.inf
+        self._warned = False
+        self._is_between = False
+
+    def _on_training_start(self) -> None:
+        self._log = BufferLog(self.checkpoints, self.model)
+        self._saved_at = self.model.num_timesteps
+        self._root: BaseCallback = self.locals["callback"]
+
+    def _on_rollout_start(self) -> None:
+        """Restore once, where the save was made; later save when it is time."""
+        self._is_between = False
+        if self.start is not None:
+            restore(self.model, self._log, self.start, callback=self._root, say=self.say)
+            self._saved_at, self.start = self.start.step, None
+        step = self.model.num_timesteps
+        received = None if self.stop is None else self.stop.received
+        if received is not None or (self.freq > 0 and step // self.freq > self._saved_at // self.freq):
+            saved = self.save()
+            if received is not None:
+                kept = "saved" if saved else "NOT saved; its last checkpoint stands"
+                folder = shlex.quote(str(self.checkpoints.folder.parent))
+                raise Interrupted(
+                    f"stopped at step {step:,} and {kept}; sna-rl train -i {folder} goes on", received
+                )
+
+    def _on_step(self) -> bool:
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self._is_between = True
+
+    def _on_training_end(self) -> None:
+        """Save the end, unless a callback broke off in the middle of a rollout."""
+        if self.freq > 0 and self._is_between:
+            self.save()
+
+    def save(self) -> bool:
+        """Save now. A full disk ends nothing: it is told once, and the last good checkpoint stands.
+
+        Returns:
+            Whether it was saved.
+        """
+        model = self.model
+        self._saved_at = model.num_timesteps
+        reached = self.best_return()
+        best = reached is not None and reached > self._best_saved
+        try:
+            flush(model.logger)
+            extra = {**self.extra(), "logs": log_positions(*self.folders)}
+            save_checkpoint(model, self._log, self.checkpoints, callback=self._root, extra=extra, best=best)
+        except (OSError, TypeError) as error:
+            if not self._warned:
+                self.say(
+                    f"checkpoint of step {model.num_timesteps:,} was not saved ({error}); the run goes on"
+                )
+            self._warned = True
+            return False
+        self._best_saved = reached if best and reached is not None else self._best_saved
+        return True
