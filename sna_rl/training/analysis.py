@@ -73,6 +73,11 @@ class Analysis:
         """What aggregates are measured in: "score", or "return" where an environment has no scale."""
         return "score" if self.scales else "return"
 
+    @property
+    def digits(self) -> int:
+        """Decimals at which an aggregate is shown."""
+        return 2 if self.scales else 1
+
     @cached_property
     def strata(self) -> dict[str, Strata]:
         """Final scores by arm, one array "runs" an environment; final: mean of the last three points."""
@@ -170,7 +175,7 @@ class Analysis:
             widths = [self.aggregate[arm.name].width for arm in few]
             count = min(len(arm.of(env)) for arm in few for env in self.envs)
             known = [width for width in widths if np.isfinite(width)]
-            width = f"up to {max(known):.2f} {self.unit} wide" if known else "unknown"
+            width = f"up to {max(known):.{self.digits}f} {self.unit} wide" if known else "unknown"
             yield (
                 f"fewer than {ENOUGH_SEEDS} seeds (as few as {count}): the 95 % intervals of "
                 f"{', '.join(arm.name for arm in few)} are {width}, and still too narrow"
@@ -198,21 +203,26 @@ class Analysis:
             ours, theirs = ranked[:2]
             who, whom = f"{ours}, best of {_count(len(ranked), 'arm')}", f"{theirs}, the second"
         else:
-            return f"{ranked[0]} alone: interquartile mean {self.aggregate[ranked[0]].text()} {self.unit}."
+            value = self.aggregate[ranked[0]].text(self.digits)
+            return f"{ranked[0]} alone: interquartile mean {value} {self.unit}."
         gap = self.difference_from(ours, theirs)
         chance = bootstrap(probability_of_improvement, self.strata[ours], self.strata[theirs])
+        n_seeds = sorted({len(arm.of(env)) for arm in self.arms for env in self.envs})
+        doubt = (
+            f"No verdict with fewer than {ENOUGH_SEEDS} seeds. So far " if n_seeds[0] < ENOUGH_SEEDS else ""
+        )
         if float(gap.low) > 0:
             relation = "beats"
         elif float(gap.high) < 0:
             relation = "loses to"
         else:
             relation = "can't be told from"
-        n_seeds = sorted({len(arm.of(env)) for arm in self.arms for env in self.envs})
         seeds = f"{n_seeds[0]} seeds" if len(n_seeds) == 1 else f"{n_seeds[0]} to {n_seeds[-1]} seeds"
+        values = [self.aggregate[name].text(self.digits) for name in (ours, theirs)]
         return (
-            f"{who}, {relation} {whom}: interquartile mean {self.aggregate[ours].text()} against "
-            f"{self.aggregate[theirs].text()} {self.unit}, difference {gap.text()}, chance to do better "
-            f"{chance.text()}; {_count(len(self.envs), 'environment')}, {seeds}."
+            f"{doubt}{who}, {relation} {whom}: interquartile mean {values[0]} against {values[1]} "
+            f"{self.unit}, difference {gap.text(self.digits)}, chance to do better {chance.text()}; "
+            f"{_count(len(self.envs), 'environment')}, {seeds}."
         )
 
     def _grid(self, env: str) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -188,7 +189,8 @@ class Study:
         texts = {}
         for arm, config in configs.items():
             changed = differences(configs[reference], config)
-            texts[arm] = ", ".join(f"{key} {after}" for key, (_, after) in changed.items())
+            first = sorted(changed, key=lambda key: key not in AXES)
+            texts[arm] = ", ".join(f"{key} {changed[key][1]}" for key in first)
         return texts | {reference: "baseline"}
 
     def _critics(self, algo: str) -> Iterable[tuple[str, Any]]:
@@ -233,6 +235,27 @@ class Study:
             return configs
         shared = {env: first[env].hyperparams.get("learning_starts") for env in configs}
         return {env: config.replace(learning_starts=shared[env]) for env, config in configs.items()}
+
+
+def find_study(name: str) -> Path:
+    """Path of a study file, given as a path or as the name of a packaged study.
+
+    Raises:
+        UsageError: if there is neither.
+
+    Example:
+        >>> find_study("rank_halfcheetah").name
+        'rank_halfcheetah.yml'
+    """
+    if Path(name).is_file():
+        return Path(name)
+    folder = Path(str(files("sna_rl.zoo_configs") / "studies"))
+    if (folder / f"{name}.yml").is_file():
+        return folder / f"{name}.yml"
+    known = [path.stem for path in folder.glob("*.yml")]
+    raise UsageError(
+        f"study {name!r} is neither a file nor one of the packaged studies{suggestion(name, known)}"
+    )
 
 
 def _parted(extra: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

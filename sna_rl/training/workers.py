@@ -16,7 +16,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+import traceback
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,13 +115,15 @@ class LocalPool:
                     done, futures = wait(futures, return_when=FIRST_COMPLETED)
                     yield from (future.result() for future in done)
             except BaseException:
-                self.close()
+                while futures:
+                    self.close()
+                    _, futures = wait(futures, timeout=0.1)
                 raise
 
     def close(self) -> None:
         """End the processes that still run."""
         for process in list(self._running):
-            process.kill()
+            _kill(process)
 
 
 def run_unit(unit: Unit, running: set[subprocess.Popen[bytes]] | None = None) -> Outcome:
@@ -153,7 +156,7 @@ def run_unit(unit: Unit, running: set[subprocess.Popen[bytes]] | None = None) ->
                     process.stdin.flush()  # kept open: its end tells the process that this one has ended
                     process.wait(unit.timeout)
                 except subprocess.TimeoutExpired:
-                    process.kill()
+                    _kill(process)
                     return Outcome(
                         unit, None, f"took longer than {unit.timeout:g} s", time.monotonic() - began
                     )
@@ -178,11 +181,20 @@ def _remembered(
     try:
         yield
     except BaseException:
-        process.kill()
+        _kill(process)
         raise
     finally:
         if running is not None:
             running.discard(process)
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process and those that it started."""
+    with contextlib.suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
 
 
 def _ending(code: int) -> str:
@@ -192,30 +204,41 @@ def _ending(code: int) -> str:
     return f"process ended with code {code} and no answer"
 
 
-def main(stream: Iterable[str] | None = None) -> None:
+def main() -> None:
     """Serve one request, read from standard input, in a process started by `run_unit`."""
-    lines = iter(sys.stdin if stream is None else stream)
-    request = json.loads(next(lines))
-    threading.Thread(target=_end_with_parent, args=(lines,), daemon=True).start()
+    request = json.loads(_read_line())
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     module, _, function = request["call"].partition(":")
-    answer: dict[str, Any]
     try:
-        answer = {"value": getattr(importlib.import_module(module), function)(**request["arguments"])}
+        value = getattr(importlib.import_module(module), function)(**request["arguments"])
+        answer = json.dumps({"value": value})
     except Exception as error:
         if not isinstance(error, SnaError):
-            import traceback
-
             traceback.print_exc()
-        answer = {"reason": str(error) if isinstance(error, SnaError) else f"{type(error).__name__}: {error}"}
+        reason = str(error) if isinstance(error, SnaError) else f"{type(error).__name__}: {error}"
+        answer = json.dumps({"reason": reason})
     path = Path(request["answer"])
-    path.with_suffix(".part").write_text(json.dumps(answer), encoding="utf-8")
+    path.with_suffix(".part").write_text(answer, encoding="utf-8")
     os.replace(path.with_suffix(".part"), path)
 
 
-def _end_with_parent(lines: Iterator[str]) -> None:
+def _read_line() -> bytes:
+    """First line of standard input, unbuffered: a thread that waits in Python's buffer would bar the exit."""
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(0, 65_536)
+        if not part:
+            sys.exit(3)
+        line += part
+    return line
+
+
+def _end_with_parent() -> None:
     """Wait for the end of standard input, which only the parent's death brings about, and leave at once."""
-    for _ in lines:
+    while os.read(0, 1):
         continue
+    if hasattr(os, "killpg") and os.getpgid(0) == os.getpid():
+        os.killpg(0, signal.SIGKILL)
     os._exit(3)
 
 
