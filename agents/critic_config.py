@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from sna_rl.errors import UsageError, suggestion
+from sna_rl.errors import UsageError
+from sna_rl.separable.checks import check_int, check_name
 
 Groups = tuple[tuple[int, ...], ...]
 """Column indices, one tuple a mode."""
@@ -61,7 +62,7 @@ class CriticConfig:
     """
 
     critic: str = "cp"
-    rank: int | tuple[int, ...] = 32
+    rank: int | Sequence[int] = 32
     factor: str = "mlp"
     width: int = 128
     depth: int = 2
@@ -70,27 +71,27 @@ class CriticConfig:
     init: str = "scaled"
     branch_width: int | Literal["auto"] | None = "auto"
     order: int | None = None
-    state_modes: Groups | Literal["each"] | None = None
-    action_modes: Groups | Literal["each"] | None = None
+    state_modes: Sequence[Sequence[int]] | Literal["each"] | None = None
+    action_modes: Sequence[Sequence[int]] | Literal["each"] | None = None
     n_knots: int = 16
     n_coordinates: int = 16
     max_grad_norm: float | Literal["auto"] | None = "auto"
     critic_lr_ratio: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_choice("critic", self.critic, CRITICS)
-        _check_choice("factor", self.factor, FACTORS)
-        _check_choice("init", self.init, INITS)
+        check_name("critic", self.critic, CRITICS)
+        check_name("factor", self.factor, FACTORS)
+        check_name("init", self.init, INITS)
         if self.critic == "tucker" and isinstance(self.rank, Sequence) and not isinstance(self.rank, str):
-            object.__setattr__(self, "rank", tuple(_int("rank", value, 1) for value in self.rank))
+            object.__setattr__(self, "rank", tuple(check_int("rank", value, 1) for value in self.rank))
         else:
-            _int("rank", self.rank, 1)
+            check_int("rank", self.rank, 1)
         for name, least in (("width", 1), ("depth", 0), ("n_knots", 2), ("n_coordinates", 1)):
-            _int(name, getattr(self, name), least)
+            check_int(name, getattr(self, name), least)
         if self.branch_width not in ("auto", None):
-            _int("branch_width", self.branch_width, 1)
+            check_int("branch_width", self.branch_width, 1)
         if self.order is not None:
-            _int("order", self.order, 1)
+            check_int("order", self.order, 1)
         if self.layer_norm != "auto":
             _bool("layer_norm", self.layer_norm)
         if self.signed is not None:
@@ -155,17 +156,6 @@ def _wrong(name: str, wanted: str, value: object) -> UsageError:
     return UsageError(f"{name} must be {wanted}, not {value!r} ({type(value).__name__})")
 
 
-def _check_choice(name: str, value: object, known: Sequence[str]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise UsageError(f"unknown {name} {value!r}{suggestion(str(value), known)}")
-
-
-def _int(name: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise _wrong(name, f"an int of at least {least}", value)
-    return value
-
-
 def _bool(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise _wrong(name, "True or False", value)
@@ -184,14 +174,16 @@ def _groups(name: str, value: object) -> Groups | str | None:
         raise _wrong(name, 'None, "each" or lists of column numbers, one a mode', value)
     if not all(isinstance(group, Sequence) and not isinstance(group, str) and group for group in value):
         raise _wrong(name, "lists of column numbers, none of them empty", value)
-    groups = tuple(tuple(_int(name, column, 0) for column in group) for group in value)
+    groups = tuple(tuple(check_int(name, column, 0) for column in group) for group in value)
     columns = [column for group in groups for column in group]
     if len(set(columns)) < len(columns):
         raise _wrong(name, "lists in which no column appears twice", value)
     return groups
 
 
-def mode_columns(name: str, groups: Groups | Literal["each"] | None, n_columns: int) -> Groups:
+def mode_columns(
+    name: str, groups: Sequence[Sequence[int]] | Literal["each"] | None, n_columns: int
+) -> Groups:
     """The columns of every mode.
 
     Args:
@@ -215,7 +207,7 @@ def mode_columns(name: str, groups: Groups | Literal["each"] | None, n_columns: 
     """
     if groups is None:
         return (tuple(range(n_columns)),)
-    if groups == "each":
+    if isinstance(groups, str):
         return tuple((column,) for column in range(n_columns))
     difference = sorted({column for group in groups for column in group} ^ set(range(n_columns)))
     if difference:
@@ -223,4 +215,4 @@ def mode_columns(name: str, groups: Groups | Literal["each"] | None, n_columns: 
             f"{name} must hold each of the columns 0 to {n_columns - 1} once; "
             f"not right: {', '.join(map(str, difference))}"
         )
-    return groups
+    return tuple(map(tuple, groups))

@@ -60,7 +60,7 @@ class SeparableExtractor(BaseFeaturesExtractor):
         **factor: Any,
     ) -> None:
         super().__init__(observation_space, features_dim)
-        config = CriticConfig(rank=rank, state_modes=groups, **factor)  # type: ignore[arg-type]
+        config = CriticConfig(rank=rank, state_modes=groups, **factor)
         n_columns = get_flattened_obs_dim(observation_space)
         self.groups = mode_columns("groups", config.state_modes or _entries(observation_space), n_columns)
         if len(self.groups) < 2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import jaxtyping
 import pytest
 
 from sna_rl.agents.critic_config import CriticConfig, mode_columns
@@ -32,6 +33,13 @@ def test_flat_kwargs_give_the_record_again() -> None:
     assert given == {"rank": 3, "net_arch": [8], "state_modes": [[0], [1]]}
 
 
+@pytest.fixture
+def own_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let wrong types reach the project's own checks, where the shape hook would speak first."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
+
+@pytest.mark.usefixtures("own_messages")
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [

@@ -51,11 +51,28 @@ def test_training_with_metrics_is_bit_equal_to_training_without(
         agent = make_agent(algo, critic=critic)
         agent.learn(40, callback=callback)
         vector = torch.nn.utils.parameters_to_vector(agent.policy.parameters())
-        ends.append((vector, torch.rand(3), np.random.rand(), random.random()))
+        ends.append((vector, torch.rand(3), np.random.rand()))
     (bare, *generators), (watched, *others) = ends
     assert torch.equal(bare, watched)
     assert torch.equal(generators[0], others[0])
     assert generators[1:] == others[1:]
+
+
+def test_all_three_generators_come_back() -> None:
+    before = random.getstate()
+    for seed in (1, 2):
+        np.random.seed(0)
+        torch.manual_seed(0)
+        with undisturbed(seed, torch.device("cpu")):
+            drawn = random.random(), np.random.rand(), torch.rand(1)
+        after = np.random.rand(2), torch.rand(2)
+        np.random.seed(0)
+        torch.manual_seed(0)
+        assert np.array_equal(after[0], np.random.rand(2))
+        assert torch.equal(after[1], torch.rand(2))
+        assert random.getstate() == before
+        with undisturbed(seed, torch.device("cpu")):
+            assert drawn == (random.random(), np.random.rand(), torch.rand(1))
 
 
 @pytest.fixture
