@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import traceback
@@ -12,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from sna_rl.cli import board, demo, evaluate, export, train, video
+from sna_rl.cli import board, compare, demo, evaluate, export, report, train, video
 from sna_rl.cli.arguments import check_known, repeat_flags, without_debug
 from sna_rl.errors import SnaError, suggestion
 
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (train, evaluate, video, export, board, demo):
+for verb in (train, evaluate, video, export, board, demo, compare, report):
     app.command(verb.__name__.rpartition(".")[2])(verb.command)
 
 
@@ -69,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         2
     """
     words, debug = without_debug(sys.argv[1:] if arguments is None else arguments)
+    _print_log()
     try:
         check_known(words)
         return int(app(repeat_flags(words) or ["--help"], prog_name="sna-rl", standalone_mode=False) or 0)
@@ -87,6 +89,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         lines = str(error).strip().splitlines() or ["no message"]
         return _fail(f"unexpected {type(error).__name__}: {lines[0]}; --debug shows where", 1, debug)
+
+
+def _print_log() -> None:
+    """Print what the library tells while it works, such as a compilation it waits for, to stderr."""
+    logger = logging.getLogger("sna_rl")
+    logger.handlers = [logging.StreamHandler(sys.stderr)]
+    logger.setLevel(logging.INFO)
 
 
 def _fail(sentence: str, exit_code: int, debug: bool) -> int:

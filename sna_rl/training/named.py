@@ -59,4 +59,4 @@ def load_class(name: str, kind: type) -> Any:
     classes = [
         key for key, value in vars(loaded).items() if isinstance(value, type) and issubclass(value, kind)
     ]
-    raise UsageError(f"{name!r} is no {kind.__name__}{suggestion(attribute, classes)}")
+    raise UsageError(f"{name!r} is no {kind.__name__}{suggestion(attribute, classes) if classes else ''}")
