@@ -36,7 +36,7 @@ class Interaction(nn.Module, ABC):
     """The part of a separable function in which modes meet."""
 
     @abstractmethod
-    def terms(self, components: Sequence[Float[Tensor, "K batch rank"]]) -> Tensor:
+    def terms(self, components: Sequence[Float[Tensor, "K batch _"]]) -> Tensor:
         """Products of the components of some modes, "K batch terms"."""
 
     @abstractmethod
@@ -59,7 +59,7 @@ class NoInteraction(Interaction):
         super().__init__()
         self.n_members = n_members
 
-    def terms(self, components: Sequence[Float[Tensor, "K batch rank"]]) -> Tensor:
+    def terms(self, components: Sequence[Float[Tensor, "K batch _"]]) -> Tensor:
         """No products."""
         return components[0][..., :0]
 
@@ -87,7 +87,7 @@ class ProductInteraction(Interaction):
         self.weights = nn.Parameter(torch.randn(n_members, 1, rank))
         self.scale = 1.0 / math.sqrt(rank)
 
-    def terms(self, components: Sequence[Float[Tensor, "K batch rank"]]) -> Tensor:
+    def terms(self, components: Sequence[Float[Tensor, "K batch _"]]) -> Tensor:
         """One product for each component."""
         product = components[0]
         for factor in components[1:]:
@@ -128,7 +128,7 @@ class SymmetricInteraction(Interaction):
         self.order = order
         self.scale = 1.0 / math.sqrt(rank)
 
-    def terms(self, components: Sequence[Float[Tensor, "K batch rank"]]) -> Tensor:
+    def terms(self, components: Sequence[Float[Tensor, "K batch _"]]) -> Tensor:
         """e_1 … e_k side by side, k no more than the number of modes."""
         sums: list[Tensor] = []
         for factor in components:
@@ -171,7 +171,8 @@ class SymmetricInteraction(Interaction):
     @staticmethod
     def _within(orders: list[Tensor], weights: list[Tensor]) -> Tensor | float:
         """Σ_{j ≥ 2} Σ_r λ_jr e_j of one part."""
-        return sum((weight * term).sum(-1) for weight, term in zip(weights, orders[1:], strict=False))
+        sums = [(weight * term).sum(-1) for weight, term in zip(weights, orders[1:], strict=False)]
+        return sum(sums, start=0.0)
 
 
 class TuckerInteraction(Interaction):
@@ -192,7 +193,7 @@ class TuckerInteraction(Interaction):
         self.core = nn.Parameter(torch.randn(n_members, *ranks))
         self.scale = 1.0 / math.sqrt(math.prod(ranks))
 
-    def terms(self, components: Sequence[Float[Tensor, "K batch rank"]]) -> Tensor:
+    def terms(self, components: Sequence[Float[Tensor, "K batch _"]]) -> Tensor:
         """All products of one component from each mode, the last mode's index running fastest."""
         products = components[0]
         for factor in components[1:]:

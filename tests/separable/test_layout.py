@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
+import jaxtyping
 import pytest
+import torch
 
 from sna_rl.errors import UsageError
-from sna_rl.separable import FactorConfig, InitConfig, SeparableNetwork
+from sna_rl.separable import (
+    FactorConfig,
+    InitConfig,
+    SeparableNetwork,
+    rank_for_parameters,
+    spectrum,
+    width_for_parameters,
+)
+
+
+@pytest.fixture(autouse=True)
+def messages_of_the_project(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let wrong types reach the project's own checks, where the shape hook would speak first."""
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", True)
+
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"rank": 0}, "rank must be an int of at least 1, not 0 (int)"),
@@ -74,3 +91,27 @@ def test_inits_refuse_scales_that_are_not_positive(std: Any) -> None:
 )
 def test_the_basic_form_alone_is_unsigned_by_default(kind: str, signed: bool | None, is_signed: bool) -> None:
     assert FactorConfig(kind, signed=signed).is_signed is is_signed
+
+
+def test_budgets_and_diagnostics_refuse() -> None:
+    with pytest.raises(UsageError, match=r"budget must be at least 56 \(rank 1 needs that many\), not 55"):
+        rank_for_parameters(55, [17, 6], factor=FactorConfig("linear"), branch_width=1)
+    with pytest.raises(UsageError, match=r"budget must be an int of at least 1, not 2.5 \(float\)"):
+        rank_for_parameters(2.5, [17, 6])  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="use rank_for_parameters"):
+        width_for_parameters(1_000, [17, 6], 8, factor=FactorConfig("linear"))
+    for k in (-1, 1.0, True, "two"):
+        with pytest.raises(UsageError, match="k must be an int of at least 0"):
+            spectrum.regret(torch.eye(3), k)  # type: ignore[arg-type]
+    for q in (0.0, -0.1, 1.1, math.nan):
+        with pytest.raises(UsageError, match="q must be over 0 and at most 1"):
+            spectrum.energy_rank(torch.eye(3), q)
+
+
+def test_parts_that_lack_or_repeat_a_mode_are_refused() -> None:
+    network = SeparableNetwork([3, 2], 4)
+    state = network.encode([torch.zeros(5, 3)], [0])
+    with pytest.raises(
+        UsageError, match=r"two parts must hold each of the 2 modes once, not \(0,\) and \(0,\)"
+    ):
+        network.table(state, state)

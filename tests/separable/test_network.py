@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sna_rl.errors import UsageError
 from sna_rl.separable import FactorConfig, SeparableNetwork
 from sna_rl.separable.spectrum import interaction
 
@@ -278,15 +277,6 @@ def test_one_mode_alone_is_a_network_of_splines() -> None:
     weights = network.get_parameter("interaction.weights")
     expected = network.bias + effect + (components * weights).sum(-1) / 2.0
     torch.testing.assert_close(network([x]), expected)
-
-
-def test_parts_that_lack_or_repeat_a_mode_are_refused() -> None:
-    network, (x, *_) = build("linear", {"form": "cp"}, None), batch()
-    state = network.encode([x], [0])
-    with pytest.raises(
-        UsageError, match=r"two parts must hold each of the 4 modes once, not \(0,\) and \(0,\)"
-    ):
-        network.table(state, state)
 
 
 def test_unsigned_components_are_never_negative() -> None:
