@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from itertools import pairwise
 
 from sna_rl.errors import UsageError
@@ -62,20 +63,20 @@ def matched_widths(
     """
     if n_layers < 1:
         raise UsageError("an MLP is matched by its hidden widths: net_arch must have at least one layer")
+
+    def count(*widths: int) -> int:
+        return mlp_parameters(n_inputs, n_outputs, list(widths), layer_norm)
+
+    equal = bisect_left(range(budget), budget, key=lambda width: count(*[width] * n_layers))
     best: tuple[bool, float, list[int]] | None = None
-    for width in range(1, budget + 1):
+    for width in [0] if n_layers == 1 else range(max(1, equal // 2), 2 * equal + 1):
         front = [width] * (n_layers - 1)
-        one, two = (mlp_parameters(n_inputs, n_outputs, [*front, last], layer_norm) for last in (1, 2))
-        if one > budget * (1 + TOLERANCE):
-            break
+        one, two = count(*front, 1), count(*front, 2)
         last = max(1, round(1 + (budget - one) / (two - one)))
-        widths = [*front, last]
-        error = abs(mlp_parameters(n_inputs, n_outputs, widths, layer_norm) / budget - 1)
+        error = abs(count(*front, last) / budget - 1)
         far = error > TOLERANCE / 2
-        candidate = (far, error if far else abs(last - width), widths)
+        candidate = (far, error if far else abs(last - width), [*front, last])
         best = min(best, candidate) if best else candidate
-        if n_layers == 1:
-            break
     if best is None or (best[0] and best[1] > TOLERANCE):
         raise UsageError(
             f"no MLP of {n_layers} hidden layers from {n_inputs} to {n_outputs} has within "

@@ -44,7 +44,7 @@ def factored(**policy_kwargs: Any) -> Any:
         SNADQNPolicy,
         FactoredActions(Joints()),
         policy_kwargs=kwargs,
-        learning_rate=1e-2,
+        learning_rate=2e-2,
         learning_starts=10_000,
         buffer_size=2_000,
         seed=0,
@@ -70,8 +70,8 @@ def test_factored_modes_learn_the_product_of_the_joints(critic: str) -> None:
     agent = factored(critic=critic, rank=4)
     assert agent.q_net.sizes == (3, 3)
     assert agent.q_net.network.layout.modes == (2, 3, 3)
-    agent.learn(500)
-    agent.train(gradient_steps=200, batch_size=64)
+    agent.learn(300)
+    agent.train(gradient_steps=120, batch_size=64)
     states = torch.tensor([[0.8, 0.0], [-0.8, 0.0]])
     product = torch.outer(torch.tensor([-1.0, 0.0, 1.0]), torch.tensor([-1.0, 0.0, 1.0])).flatten()
     expected = states[:, :1] * product
