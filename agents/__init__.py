@@ -8,6 +8,8 @@ if __name__ != "sna_rl.agents":
 
 from sna_rl.agents.critic_config import CriticConfig
 from sna_rl.agents.critics import MLPCritic, SeparableCritic, SplineJointCritic
+from sna_rl.agents.extractor import ModuleExtractor, SeparableExtractor
+from sna_rl.agents.metrics import RankMetrics
 from sna_rl.agents.optimizer import ClippedAdam
 from sna_rl.agents.policies import (
     SNADQNCnnPolicy,
@@ -21,6 +23,7 @@ from sna_rl.agents.policies import (
     SNATD3Policy,
 )
 from sna_rl.agents.q_networks import DuelingQNetwork, MLPQNetwork, SeparableQNetwork
+from sna_rl.agents.value_table import critic_features, critic_of, value_table
 
 from sna_rl.agents.algorithms import ALGORITHMS, DQN, SAC, TD3  # isort: skip (they need the policies)
 
@@ -34,6 +37,8 @@ __all__ = [
     "DuelingQNetwork",
     "MLPCritic",
     "MLPQNetwork",
+    "ModuleExtractor",
+    "RankMetrics",
     "SNADQNCnnPolicy",
     "SNADQNMultiInputPolicy",
     "SNADQNPolicy",
@@ -44,6 +49,10 @@ __all__ = [
     "SNATD3MultiInputPolicy",
     "SNATD3Policy",
     "SeparableCritic",
+    "SeparableExtractor",
     "SeparableQNetwork",
     "SplineJointCritic",
+    "critic_features",
+    "critic_of",
+    "value_table",
 ]

@@ -26,6 +26,7 @@ from sna_rl.agents.critic_config import CriticConfig
 from sna_rl.agents.critics import make_critic
 from sna_rl.agents.optimizer import ClippedAdam
 from sna_rl.agents.q_networks import make_q_network
+from sna_rl.agents.spaces import check_action_space
 from sna_rl.errors import UsageError, suggestion
 
 _LOGGER = logging.getLogger(__name__)
@@ -41,6 +42,7 @@ class _SNAPolicy(BasePolicy):
     def __init__(
         self, observation_space: spaces.Space[Any], action_space: spaces.Space[Any], *args: Any, **kwargs: Any
     ) -> None:
+        check_action_space(type(self).__name__, action_space, discrete=isinstance(self, DQNPolicy))
         self.critic_config, rest = CriticConfig.split(kwargs)
         known = self._arguments()
         if rest.get("use_sde") is False and "use_sde" not in known:
