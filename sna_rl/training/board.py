@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 import webbrowser
 from collections.abc import Callable
 from pathlib import Path
@@ -29,11 +30,13 @@ def start(folder: Path, port: int) -> str:
         raise UsageError(f"folder {str(folder)!r} does not exist; name the folder that train wrote to")
     if next(folder.rglob("events.out.tfevents.*"), None) is None:
         raise UsageError(f"folder {str(folder)!r} holds no TensorBoard events; train a run into it first")
-    from tensorboard import program
-
-    server = program.TensorBoard()
     arguments = ["--logdir", str(folder), "--host", "127.0.0.1", "--port", str(port), "--load_fast=false"]
-    server.configure(argv=["tensorboard", *arguments])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of what TensorBoard imports
+        from tensorboard import program
+
+        server = program.TensorBoard()
+        server.configure(argv=["tensorboard", *arguments])
     try:
         return str(server.launch())
     except program.TensorBoardServerException as error:
@@ -50,10 +53,10 @@ def serve(folder: Path, port: int, browser: bool, say: Callable[[str], None]) ->
         say: called with the address.
     """
     address = start(folder, port)
-    say(f"TensorBoard shows {folder} at {address} (Ctrl-C ends it)")
-    if browser and has_display():
-        webbrowser.open(address)
     try:
+        say(f"TensorBoard shows {folder} at {address} (Ctrl-C ends it)")
+        if browser and has_display():
+            webbrowser.open(address)
         threading.Event().wait()
     except KeyboardInterrupt:
         return

@@ -13,10 +13,11 @@ from stable_baselines3.common.vec_env import VecEnv, VecNormalize
 from sna_rl.config import RunConfig
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs import RunFolder, env_name
+from sna_rl.runs.checkpoints import Checkpoint, Checkpoints
 from sna_rl.training.archive import load_archive, read_archive
 from sna_rl.training.build import build
 from sna_rl.training.environments import first_line, make_vec_env
-from sna_rl.training.models import load_tensors
+from sna_rl.training.models import load_checkpoint, load_tensors
 
 
 @dataclass(frozen=True)
@@ -91,21 +92,45 @@ def load_agent(source: Source, *, n_envs: int = 1, render_mode: str | None = Non
 def _from_run(source: Source, n_envs: int, render_mode: str | None) -> Agent:
     """Build the agent anew from the run's configuration and give it the saved tensors."""
     folder = RunFolder.open(source.path)
-    is_best = source.best or source.path.name.startswith("best_model")
-    tensors = folder.best_model_tensors if is_best else folder.model_tensors
     config = RunConfig.from_yaml(folder.config_yml, source.gym_packages)
     acting = _acting(config, source)
     env = make_vec_env(acting, evaluation=True, n_envs=n_envs, render_mode=render_mode)
     try:
-        without = dict.fromkeys(
-            ("replay_buffer_class", "replay_buffer_kwargs", "optimize_memory_usage", "n_steps")
-        )
-        model = build(config.replace(buffer_size=1, device=source.device, update="reference", **without), env)
-        load_tensors(tensors, model)
+        not_acting = ("replay_buffer_class", "replay_buffer_kwargs", "optimize_memory_usage", "n_steps")
+        changes = {"buffer_size": 1, "device": source.device, "update": "reference"}
+        model = build(config.replace(**dict.fromkeys(not_acting), **changes), env)
+        origin = _fill(model, folder, source)
     except BaseException:
         env.close()
         raise
-    return Agent(model, env, acting, folder.path, str(tensors))
+    return Agent(model, env, acting, folder.path, str(origin))
+
+
+def _fill(model: BaseAlgorithm, folder: RunFolder, source: Source) -> Path:
+    """Give a new agent what was saved; the path it comes from."""
+    if source.checkpoint is not None:
+        checkpoint = _checkpoint(folder, source.checkpoint)
+        load_checkpoint(checkpoint, model)
+        return checkpoint.path
+    is_best = source.best or source.path.name.startswith("best_model")
+    tensors = folder.best_model_tensors if is_best else folder.model_tensors
+    load_tensors(tensors, model)
+    return tensors
+
+
+def _checkpoint(folder: RunFolder, step: int) -> Checkpoint:
+    """The checkpoint of a step, the latest whole one for −1."""
+    checkpoints = Checkpoints(folder.checkpoints)
+    damaged: list[str] = []
+    found = checkpoints.newest(damaged.append) if step < 0 else None
+    for each in checkpoints.all() if step >= 0 else ():
+        if each.step == step:
+            found = each
+    if found is None:
+        steps = ", ".join(f"{each.step}" for each in checkpoints.all()) or "none"
+        wanted = f"of step {step}" if step >= 0 else "that is whole"
+        raise UsageError(f"{str(folder.path)!r} has no checkpoint {wanted}; there are {steps}")
+    return found
 
 
 def _from_zip(source: Source, n_envs: int, render_mode: str | None) -> Agent:

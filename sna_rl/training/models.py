@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,12 +16,16 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.running_mean_std import RunningMeanStd
 from stable_baselines3.common.vec_env import VecNormalize
 
+from sna_rl.agents.plain import decode, load_own_state
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs import atomic_write
-from sna_rl.training.environments import describe_space
+from sna_rl.runs.checkpoints import Checkpoint
+from sna_rl.training.environments import describe_space, first_line
 
 POLICY = "policy/"
 STATISTICS = "vecnormalize/"
+ABOUT = "sna-rl"
+"""Key of the metadata; one alone, since a file's keys have no fixed order."""
 
 
 def save_model(model: BaseAlgorithm, archive: Path, tensors: Path, vecnormalize: Path) -> None:
@@ -46,8 +51,9 @@ def save_model(model: BaseAlgorithm, archive: Path, tensors: Path, vecnormalize:
         held |= {
             STATISTICS + key: torch.tensor(value) for key, value in normalization_arrays(statistics).items()
         }
+    about = {"n_timesteps": model.num_timesteps, **_spaces(model)}
     with atomic_write(tensors) as file:
-        file.write(save(held, metadata={"n_timesteps": str(model.num_timesteps), **_spaces(model)}))
+        file.write(save(held, metadata={ABOUT: json.dumps(about)}))
 
 
 def load_tensors(path: Path, model: BaseAlgorithm) -> None:
@@ -63,32 +69,63 @@ def load_tensors(path: Path, model: BaseAlgorithm) -> None:
     """
     try:
         with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
+            about = dict(json.loads((file.metadata() or {}).get(ABOUT, "{}")))
             held = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError) as error:
+        n_timesteps = int(about.pop("n_timesteps", 0))
+    except (OSError, SafetensorError, ValueError, TypeError, RecursionError) as error:
         reason = (
             "is no whole file of tensors" if path.exists() else "is absent; the run ended before it saved"
         )
         raise SnaError(f"{str(path)!r} {reason}") from error
     for what, given in _spaces(model).items():
-        if metadata.get(what, given) != given:
-            raise UsageError(
-                f"{str(path)!r} was trained with {what} {metadata[what]}, but here it is {given}"
-            )
+        if about.get(what, given) != given:
+            raise UsageError(f"{str(path)!r} was trained with {what} {about[what]}, but here it is {given}")
     policy = {key.removeprefix(POLICY): value for key, value in held.items() if key.startswith(POLICY)}
-    expected = model.policy.state_dict()
-    for key in sorted({*policy, *expected}):
-        saved, wanted = (tuple(each[key].shape) if key in each else None for each in (policy, expected))
-        if saved != wanted:
-            raise SnaError(f"{str(path)!r} doesn't fit: {key} has shape {saved} there and {wanted} here")
-    model.policy.load_state_dict(policy)
-    model.num_timesteps = int(metadata.get("n_timesteps", 0))
+    _load_policy(model, policy, path)
+    model.num_timesteps = n_timesteps
     statistics = model.get_vec_normalize_env()
     if statistics is not None:
         arrays = {
             key.removeprefix(STATISTICS): held[key].numpy() for key in held if key.startswith(STATISTICS)
         }
         set_normalization_arrays(statistics, arrays)
+
+
+def load_checkpoint(checkpoint: Checkpoint, model: BaseAlgorithm) -> None:
+    """Give an agent the policy and the VecNormalize statistics of a checkpoint, and nothing else of it.
+
+    Args:
+        checkpoint: one of the run's checkpoints.
+        model: an agent built from the same configuration, with environments.
+
+    Raises:
+        SnaError: if the checkpoint is damaged or fits another agent.
+    """
+    try:
+        state = checkpoint.read()["model"]
+        policy = {key: decode(value) for key, value in state["parameters"]["policy"].items()}
+        _load_policy(model, policy, checkpoint.path)
+        statistics = model.get_vec_normalize_env()
+        for wrapper in state["env"]["wrappers"] if statistics is not None else ():
+            if "ret_rms" in wrapper:
+                load_own_state(
+                    statistics, {key: wrapper[key] for key in ("obs_rms", "ret_rms") if key in wrapper}
+                )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise SnaError(
+            f"checkpoint {str(checkpoint.path)!r} holds no such agent: {first_line(error)}"
+        ) from error
+    model.num_timesteps = checkpoint.step
+
+
+def _load_policy(model: BaseAlgorithm, policy: Mapping[str, torch.Tensor], path: Path) -> None:
+    """Copy parameters of the same names and shapes."""
+    expected = model.policy.state_dict()
+    for key in sorted({*policy, *expected}):
+        saved, wanted = (tuple(each[key].shape) if key in each else None for each in (policy, expected))
+        if saved != wanted:
+            raise SnaError(f"{str(path)!r} doesn't fit: {key} has shape {saved} there and {wanted} here")
+    model.policy.load_state_dict(policy)
 
 
 def _spaces(model: BaseAlgorithm) -> dict[str, str]:

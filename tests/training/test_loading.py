@@ -23,6 +23,7 @@ from sna_rl.training.environments import MakeEnv, make_vec_env
 from sna_rl.training.evaluate import run_episodes
 from sna_rl.training.loading import Source, find_run, load_agent
 from sna_rl.training.models import load_tensors, save_model
+from sna_rl.training.train import train
 
 TINY = {"policy_kwargs": {"net_arch": [4], "width": 4, "depth": 1}, "buffer_size": 10}
 
@@ -305,3 +306,38 @@ def test_what_does_not_exist_is_said(name: str, tmp_path: Path) -> None:
         load_agent(Source(tmp_path / name))
     with pytest.raises(UsageError, match="not a run folder"):
         load_agent(Source(tmp_path))
+
+
+def test_a_checkpoint_gives_policy_and_statistics_as_they_were(tmp_path: Path) -> None:
+    config = RunConfig(
+        "sac", "Pendulum-v1", rank=2, hyperparams={**TINY, "normalize": True, "learning_starts": 10}
+    )
+    changes = {
+        "n_timesteps": 40,
+        "save_freq": 20,
+        "eval_freq": -1,
+        "folder": str(tmp_path),
+        "update": "reference",
+    }
+    result = train(config.replace(buffer_size=50, **changes), progress=False)
+    run = Path(result.folder)
+    for step, wanted in ((20, 20), (40, 40), (-1, 40)):
+        agent = load_agent(Source(run, checkpoint=step))
+        statistics: Any = agent.model.get_vec_normalize_env()
+        assert agent.model.num_timesteps == wanted
+        assert statistics.obs_rms.count == pytest.approx(wanted + 1, abs=1e-3)
+        agent.env.close()
+    last = load_agent(Source(run))
+    checkpoint = load_agent(Source(run, checkpoint=40))
+    for key, value in last.model.policy.state_dict().items():
+        np.testing.assert_array_equal(checkpoint.model.policy.state_dict()[key].numpy(), value.numpy())
+    last.env.close()
+    checkpoint.env.close()
+    with pytest.raises(UsageError, match="no checkpoint of step 30; there are 20, 40"):
+        load_agent(Source(run, checkpoint=30))
+    for file in run.rglob("state.json"):
+        file.write_text("[]")
+    with pytest.raises(UsageError, match="no checkpoint that is whole"):
+        load_agent(Source(run, checkpoint=-1))
+    with pytest.raises(SnaError):
+        load_agent(Source(run, checkpoint=20))
