@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sna_rl.envs.exact import check_rank, check_render_mode
+from sna_rl.envs.views import draw_choices
 from sna_rl.errors import UsageError
 
 _BELL_WIDTH = 0.7
@@ -57,7 +58,7 @@ class FactoredArmsEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         n_stages: number of stages, at least 2.
         horizon: steps of an episode, at least 20.
         model_seed: draws the preferred settings μ, without repeats on a joint.
-        render_mode: None; there is nothing to draw.
+        render_mode: None or "rgb_array" (state above, last action below).
 
     Raises:
         UsageError: if an argument is out of range.
@@ -69,7 +70,7 @@ class FactoredArmsEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         (8, 7, 7)
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
     action_space: gymnasium.spaces.MultiDiscrete
 
     def __init__(
@@ -82,7 +83,7 @@ class FactoredArmsEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         model_seed: int = 0,
         render_mode: str | None = None,
     ) -> None:
-        self.render_mode = check_render_mode(render_mode, ())
+        self.render_mode = check_render_mode(render_mode, ("rgb_array",))
         for name, size, least in (
             ("n_joints", n_joints, 2),
             ("n_settings", n_settings, 2),
@@ -113,6 +114,7 @@ class FactoredArmsEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         self.action_space = gymnasium.spaces.MultiDiscrete([n_settings] * n_joints)
         self.stage = 0
         self.elapsed = 0
+        self.taken = np.full(n_joints, -1)
 
     def _observation(self) -> NDArray[np.float32]:
         observation = np.zeros(len(self.rewards) + 1, np.float32)
@@ -127,12 +129,14 @@ class FactoredArmsEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
         super().reset(seed=seed)
         self.stage = int((options or {}).get("stage", 0))
         self.elapsed = 0
+        self.taken = np.full(len(self.fits), -1)
         return self._observation(), {}
 
     def step(
         self, action: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Take a posture with the probabilities g(a); terminates after `horizon` steps."""
+        self.taken = np.array(action)
         chances = self.fit_scale * self.fits[np.arange(len(self.fits)), action].prod(axis=0)
         reward = float(chances @ self.rewards[self.stage])
         posture = int(np.searchsorted(chances.cumsum(), self.np_random.random(), side="right"))
@@ -140,6 +144,12 @@ class FactoredArmsEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.int64]]):
             self.stage = int(self.successors[self.stage, posture])
         self.elapsed += 1
         return self._observation(), reward, self.elapsed >= self.horizon, False, {}
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """State and last action, shape (240, 240, 3); None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return draw_choices(self.stage, len(self.rewards), self.taken, self.action_space.nvec)
 
     def optimal_value(self, step: int) -> NDArray[np.float64]:
         """V*_step for every stage, shape (stages,); step = horizon gives zeros."""

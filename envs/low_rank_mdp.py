@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sna_rl.envs.exact import check_rank, check_render_mode, policy_iteration
+from sna_rl.envs.views import draw_choices
 from sna_rl.errors import UsageError
 
 
@@ -41,7 +42,7 @@ class LowRankMDPEnv(gymnasium.Env[np.int64, np.int64]):
         rank: rank of the interaction, from 1 to min(n_states, n_actions) − 1.
         gamma: discount γ in [0, 1) for which Q* is meant.
         model_seed: draws ρ (uniform on [0, 1]), K (Dirichlet, sparse) and w (Dirichlet).
-        render_mode: None; there is nothing to draw.
+        render_mode: None or "rgb_array" (state above, last action below).
 
     Raises:
         UsageError: if an argument is out of range.
@@ -54,7 +55,7 @@ class LowRankMDPEnv(gymnasium.Env[np.int64, np.int64]):
         ((32, 16), 3)
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
 
     def __init__(
         self,
@@ -65,7 +66,7 @@ class LowRankMDPEnv(gymnasium.Env[np.int64, np.int64]):
         model_seed: int = 0,
         render_mode: str | None = None,
     ) -> None:
-        self.render_mode = check_render_mode(render_mode, ())
+        self.render_mode = check_render_mode(render_mode, ("rgb_array",))
         for name, size in (("n_states", n_states), ("n_actions", n_actions)):
             if type(size) is not int or size < 2:
                 raise UsageError(f"{name} must be an int of at least 2, not {size!r}")
@@ -89,6 +90,7 @@ class LowRankMDPEnv(gymnasium.Env[np.int64, np.int64]):
         self.observation_space = gymnasium.spaces.Discrete(n_states)
         self.action_space = gymnasium.spaces.Discrete(n_actions)
         self.state = 0
+        self.taken = -1
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -97,14 +99,22 @@ class LowRankMDPEnv(gymnasium.Env[np.int64, np.int64]):
         super().reset(seed=seed)
         drawn = int(self.np_random.integers(len(self.reward)))
         self.state = int((options or {}).get("state", drawn))
+        self.taken = -1
         return np.int64(self.state), {}
 
     def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
         """Pay r(s, a) and draw the next state from P(· | s, a); never terminates."""
         reward = float(self.reward[self.state, action])
+        self.taken = int(action)
         cumulative = self._cumulative[self.state, action]
         self.state = int(np.searchsorted(cumulative, self.np_random.random() * cumulative[-1], side="right"))
         return np.int64(self.state), reward, False, False, {}
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """State and last action, shape (240, 240, 3); None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return draw_choices(self.state, len(self.reward), self.taken, self.reward.shape[1])
 
     def optimal_value(self) -> NDArray[np.float64]:
         """V*, shape (n_states,), by policy iteration to machine precision; solved once, then remembered."""

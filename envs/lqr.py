@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sna_rl.envs.exact import check_rank, check_render_mode
+from sna_rl.envs.views import draw_bars
 from sna_rl.errors import UsageError
 
 OBSERVATION_BOUND = 1e6
@@ -60,7 +61,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         noise_std: standard deviation of each entry of w, at least 0.
         action_cost: diagonal entry of R_c, above 0.
         model_seed: draws O, U and V; the episodes' randomness comes from `reset(seed=...)`.
-        render_mode: None; there is nothing to draw.
+        render_mode: None or "rgb_array" (state above, last action below).
 
     Raises:
         UsageError: if an argument is out of range.
@@ -75,7 +76,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         True
     """
 
-    metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012
     decay: ClassVar[float] = 0.9
     gain: ClassVar[float] = 0.5
 
@@ -90,7 +91,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         model_seed: int = 0,
         render_mode: str | None = None,
     ) -> None:
-        self.render_mode = check_render_mode(render_mode, ())
+        self.render_mode = check_render_mode(render_mode, ("rgb_array",))
         for name, size in (("state_dim", state_dim), ("action_dim", action_dim)):
             if type(size) is not int or size < 1:
                 raise UsageError(f"{name} must be an int of at least 1, not {size!r}")
@@ -121,6 +122,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         )
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (action_dim,), np.float32)
         self.state = np.zeros(state_dim)
+        self.taken = np.zeros(action_dim)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -130,17 +132,24 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         drawn = self.np_random.standard_normal(self.state.shape)
         chosen = (options or {}).get("state")
         self.state = drawn if chosen is None else np.array(chosen, dtype=np.float64).reshape(self.state.shape)
+        self.taken = np.zeros(len(self.taken))
         return self.state.astype(np.float32), {}
 
     def step(
         self, action: NDArray[np.float32]
     ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """One step of the dynamics; never terminates."""
-        taken = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
+        self.taken = taken = np.clip(np.asarray(action, dtype=np.float64), -1.0, 1.0)
         cost = self.state @ self.state_cost @ self.state + taken @ self.action_cost @ taken
         noise = self.noise_std * self.np_random.standard_normal(self.state.shape)
         self.state = self.dynamics @ self.state + self.input_matrix @ taken + noise
         return self.state.astype(np.float32), -float(cost), False, False, {}
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """State and last action, shape (240, 240, 3); None without a render mode."""
+        if self.render_mode is None:
+            return None
+        return draw_bars(self.state, self.taken)
 
     def optimal_action(self, state: ArrayLike) -> NDArray[np.float64]:
         """a*(s) for states of shape (..., state_dim), not clipped to the box; shape (..., action_dim)."""

@@ -37,12 +37,14 @@ def energy_rank_of(values: Float[Tensor, "*batch values"], q: float) -> Float[Te
         q: share, over 0 and at most 1.
 
     Returns:
-        Whole numbers as floats; 0 where all values are 0, NaN where one is not finite.
+        Whole numbers as floats; 0 where all values are 0 or none is left, NaN where one is not finite.
 
     Example:
         >>> energy_rank_of(torch.tensor([3.0, 1.0, 0.0]), 0.9), energy_rank_of(torch.zeros(3), 0.9)
         (tensor(1.), tensor(0.))
     """
+    if not values.shape[-1]:
+        return values.sum(-1)
     energy = values.square()
     total = energy.sum(-1, keepdim=True)
     slack = 1.0 - torch.finfo(values.dtype).eps * values.shape[-1]

@@ -13,6 +13,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import sna_rl.envs
+from sna_rl.envs.views import draw_bars, draw_choices
 
 IDS = ["SNA/LQR-v0", "SNA/LowRankMDP-v0", "SNA/FactoredArms-v0", "SNA/Waypoint-v0"]
 
@@ -66,6 +67,37 @@ def test_time_limits_truncate(env_id: str, limit: int) -> None:
     ends = [env.step(env.action_space.sample())[2:4] for _ in range(limit)]
     assert ends[-1] == (False, True)
     assert not any(any(end) for end in ends[:-1])
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_pictures_show_the_state(env_id: str) -> None:
+    env = gymnasium.make(env_id, render_mode="rgb_array")
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    first = np.asarray(env.render())
+    env.step(env.action_space.sample())
+    second = np.asarray(env.render())
+    assert first.dtype == np.uint8
+    assert first.shape == second.shape
+    assert first.shape[2] == 3
+    assert (first != second).any()
+    assert gymnasium.make(env_id).unwrapped.render() is None
+
+
+def test_bars_stand_where_the_numbers_say() -> None:
+    image = draw_bars([3.0, 0.0], [-1.0])
+    state, action = (25, 55, 110), (214, 120, 30)
+    assert tuple(image[40, 66]) == state  # the first entry, at its full height
+    assert tuple(image[40, 174]) != state
+    assert tuple(image[220, 120]) == action
+
+
+def test_dots_stand_where_the_choices_say() -> None:
+    image = draw_choices(1, 2, [0], [2])
+    left, right = int(240 * 0.275), int(240 * 0.725)
+    assert tuple(image[60, right]) == (25, 55, 110)
+    assert tuple(image[180, left]) == (214, 120, 30)
+    assert tuple(image[60, left]) == tuple(image[180, right]) == (215, 217, 220)
 
 
 def test_the_module_prefix_registers_on_the_way() -> None:

@@ -107,6 +107,6 @@ def test_six_joints_are_solved_in_full() -> None:
 )
 def test_bad_arguments_are_refused(arguments: dict[str, int], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        FactoredArmsEnv(**arguments)
+        FactoredArmsEnv(**arguments)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="step must lie between 0 and 19, not 20"):
         FactoredArmsEnv().optimal_q(20)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -9,10 +10,9 @@ from sna_rl.separable.decomposition import Decomposition
 
 @pytest.fixture
 def table() -> torch.Tensor:
-    generator = torch.Generator().manual_seed(0)
-    left, right = torch.randn(31, 4, generator=generator), torch.randn(4, 17, generator=generator)
-    additive = torch.randn(31, 1, generator=generator) + torch.randn(17, generator=generator) + 3.0
-    return (left * torch.tensor([4.0, 2.0, 1.0, 0.5]) @ right + additive).double()
+    rng = np.random.default_rng(0)
+    product = rng.standard_normal((31, 4)) * [4.0, 2.0, 1.0, 0.5] @ rng.standard_normal((4, 17))
+    return torch.from_numpy(product + rng.standard_normal((31, 1)) + rng.standard_normal(17) + 3.0)
 
 
 def test_parts_add_up_to_the_table_and_agree_with_the_spectrum(table: torch.Tensor) -> None:
@@ -28,7 +28,7 @@ def test_regrets_agree_with_one_at_a_time(table: torch.Tensor) -> None:
     regrets = Decomposition.of(table).regrets(table, 9)
     expected = [spectrum.regret(table, rank) for rank in range(5)]
     torch.testing.assert_close(regrets, torch.tensor(expected).double())
-    assert regrets[0] > 0.1
+    assert regrets[0] > 0.05
     assert regrets[4] == 0.0
     torch.testing.assert_close(Decomposition.of(table).regrets(table, 2), regrets[:3])
 

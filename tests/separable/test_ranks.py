@@ -31,3 +31,8 @@ def test_nan_stays_nan() -> None:
     assert effective_rank_of(values).isnan()
     assert energy_rank_of(values, 0.9).isnan()
     assert stable_rank_of(values).isnan()
+
+
+def test_no_values_have_rank_zero() -> None:
+    for measure in (effective_rank_of, stable_rank_of, lambda values: energy_rank_of(values, 0.9)):
+        assert measure(torch.zeros(2, 0)).tolist() == [0.0, 0.0]
