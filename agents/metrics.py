@@ -15,7 +15,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch import Tensor
 
 from sna_rl.agents.critics import SeparableCritic
-from sna_rl.agents.probe import branch_gradient_ratio, sample_probe
+from sna_rl.agents.probe import branch_gradient_ratio, has_samples, sample_probe
 from sna_rl.agents.q_networks import SeparableQNetwork
 from sna_rl.agents.value_table import critic_features, critic_of, value_table
 from sna_rl.separable.ranks import effective_rank_of, energy_rank_of
@@ -130,8 +130,8 @@ class RankMetrics(BaseCallback):
         self.measure()
 
     def measure(self) -> None:
-        """Log every metric of the critic as it is now; nothing while the replay buffer is empty."""
-        if self.model.replay_buffer is None or self.model.replay_buffer.size() == 0:
+        """Log every metric of the critic as it is now; nothing before the replay buffer can give a batch."""
+        if not has_samples(self.model):
             return
         began = time.perf_counter()
         self._record()

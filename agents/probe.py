@@ -94,6 +94,19 @@ def sample_probe(model: OffPolicyAlgorithm, n_states: int, n_actions: int, seed:
         return Probe(observations, actions, uniform)
 
 
+def has_samples(model: OffPolicyAlgorithm) -> bool:
+    """Whether the replay buffer has anything to give; one that relabels goals needs a whole episode.
+
+    Args:
+        model: any off-policy model.
+
+    Returns:
+        False where `sample_batch` would fail.
+    """
+    buffer = model.replay_buffer
+    return buffer is not None and buffer.size() > 0 and bool(np.any(getattr(buffer, "ep_length", 1)))
+
+
 def sample_batch(model: OffPolicyAlgorithm, n: int) -> Any:
     """A batch from the replay buffer as training gets it, drawn from the global generators.
 
@@ -107,9 +120,10 @@ def sample_batch(model: OffPolicyAlgorithm, n: int) -> Any:
     Raises:
         UsageError: if the replay buffer is empty.
     """
-    buffer = model.replay_buffer
-    if buffer is None or buffer.size() == 0:
+    if not has_samples(model):
         raise UsageError("the replay buffer is empty; a value table needs states that were seen: train first")
+    buffer = model.replay_buffer
+    assert buffer is not None
     return buffer.sample(n, env=model._vec_normalize_env)
 
 

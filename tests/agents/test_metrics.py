@@ -9,12 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stable_baselines3
 import torch
+from stable_baselines3 import HerReplayBuffer
+from stable_baselines3.common.envs import BitFlippingEnv
 from stable_baselines3.common.logger import Logger, configure
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from sna_rl.agents.metrics import GROUP, RankMetrics, draw_spectra, table_metrics
+from sna_rl.agents.policies import SNASACPolicy
 from sna_rl.agents.probe import (
     branch_gradient_ratio,
     critic_loss,
@@ -142,6 +146,23 @@ def test_nothing_is_logged_before_anything_was_seen(make_agent: Make) -> None:
     assert not agent.logger.name_to_value
     with pytest.raises(UsageError, match="replay buffer is empty"):
         sample_batch(agent, 4)
+
+
+def test_goals_and_dicts_are_measured_once_an_episode_is_whole(tmp_path: Path) -> None:
+    agent = stable_baselines3.SAC(
+        SNASACPolicy,
+        BitFlippingEnv(n_bits=3, continuous=True, max_steps=6),
+        replay_buffer_class=HerReplayBuffer,
+        learning_starts=8,
+        batch_size=4,
+        policy_kwargs={"rank": 2, "width": 8, "net_arch": [8]},
+    )
+    agent.set_logger(configure(str(tmp_path), ["csv"]))
+    agent.learn(12, callback=RankMetrics(interval=4, n_states=8, n_actions=4))
+    agent.logger.close()
+    rows = (tmp_path / "progress.csv").read_text().splitlines()
+    assert f"{GROUP}/effective_rank" in rows[0]
+    assert len(rows) == 1 + 3  # after 8 and 12 steps and at the end, not after 4
 
 
 def test_the_probe_is_what_the_critic_sees(make_agent: Make, product_env: Any) -> None:
