@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any, ClassVar, TypeVar
 
+import stable_baselines3
+from gymnasium import spaces
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.vec_env import VecEnv
 
 from sna_rl.agents.fused.choice import (
     COMPILED_FROM,
@@ -15,7 +18,9 @@ from sna_rl.agents.fused.choice import (
     obstacle,
     optimizers,
 )
+from sna_rl.agents.fused.replay import CompactReplayBuffer
 from sna_rl.agents.fused.update import Update
+from sna_rl.agents.spaces import check_action_space
 from sna_rl.errors import UsageError, suggestion
 from sna_rl.runs import run_name
 
@@ -70,6 +75,17 @@ class FusedAlgorithm(OffPolicyAlgorithm):
         if kwargs.get("policy_kwargs") is not None:
             kwargs["policy_kwargs"] = dict(kwargs["policy_kwargs"])
         super().__init__(*args, **kwargs)
+
+    @classmethod
+    def _wrap_env(cls, env: Any, *args: Any, **kwargs: Any) -> VecEnv:
+        check_action_space(cls.__name__, env.action_space, discrete=issubclass(cls, stable_baselines3.DQN))
+        return super()._wrap_env(env, *args, **kwargs)
+
+    def _setup_model(self) -> None:
+        plain = self.replay_buffer_class is None and self.n_steps == 1 and not self.optimize_memory_usage
+        if plain and isinstance(self.observation_space, spaces.Box):
+            self.replay_buffer_class = CompactReplayBuffer
+        super()._setup_model()
 
     @property
     def run_name(self) -> str:
