@@ -1,69 +1,57 @@
-"""One process at a time: a file that names its holder and outlives nobody."""
+"""One process at a time: a lock of the operating system on a file, which ends with its holder."""
 
 from __future__ import annotations
 
-import json
 import os
 import socket
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from sna_rl.errors import UsageError
 
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
 
 @contextmanager
-def locked(path: Path, what: str) -> Iterator[None]:
-    """Hold a lock file while the block runs; one whose holder has died is taken over.
+def locked(path: Path, what: str, wait: bool = False) -> Iterator[None]:
+    """Hold a lock while the block runs.
 
     Args:
-        path: the lock file, in a folder that exists.
+        path: the lock file, in a folder that exists; it stays, only the lock on it comes and goes.
         what: what the lock guards, for the message.
+        wait: wait for the other holder instead of refusing.
 
     Raises:
-        UsageError: if a living process holds it, or one on another machine.
+        UsageError: if another process holds it and `wait` is False.
     """
-    mine = json.dumps({"host": socket.gethostname(), "pid": os.getpid()})
-    for _ in range(2):
-        try:
-            with path.open("x", encoding="utf-8") as file:
-                file.write(mine)
-            break
-        except FileExistsError:
-            _remove_if_dead(path, what)
-    else:
-        raise UsageError(f"{what} was taken by another process just now; wait for it")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
+        while not _taken(descriptor):
+            if not wait:
+                holder = os.pread(descriptor, 200, 0).decode(errors="replace") or "another process"
+                raise UsageError(f"{what} is in use by {holder}; wait for it to end, or end it")
+            time.sleep(0.02)
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         yield
     finally:
-        path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
-def is_alive(host: str, pid: int) -> bool:
-    """Whether a process lives; on another machine it is taken to."""
-    if host != socket.gethostname():
-        return True
+def _taken(descriptor: int) -> bool:
+    """Try to take the lock; False where another process holds it."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        if sys.platform == "win32":
+            os.lseek(descriptor, 1 << 20, os.SEEK_SET)
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
         return False
-    except PermissionError:
-        return True
     return True
-
-
-def _remove_if_dead(path: Path, what: str) -> None:
-    """Remove a lock file whose holder has died or never finished writing it."""
-    try:
-        holder = json.loads(path.read_text(encoding="utf-8"))
-        host, pid = str(holder["host"]), int(holder["pid"])
-    except FileNotFoundError:
-        return
-    except (ValueError, KeyError, TypeError):
-        path.unlink(missing_ok=True)
-        return
-    if is_alive(host, pid):
-        raise UsageError(
-            f"{what} is in use by process {pid} on {host}; wait for it, or remove {str(path)!r} if it is gone"
-        )
-    path.unlink(missing_ok=True)
