@@ -75,6 +75,8 @@ class FusedAlgorithm(OffPolicyAlgorithm):
         if kwargs.get("policy_kwargs") is not None:
             kwargs["policy_kwargs"] = dict(kwargs["policy_kwargs"])
         super().__init__(*args, **kwargs)
+        if not self.use_sde:  # added by Stable-Baselines3, which then refuses the user's own dict at load
+            self.policy_kwargs.pop("use_sde", None)
 
     @classmethod
     def _wrap_env(cls, env: Any, *args: Any, **kwargs: Any) -> VecEnv:

@@ -127,11 +127,22 @@ def test_one_dict_serves_sac_then_td3_then_load(product_env: Any, tmp_path: Path
     assert loaded.critic.config.rank == 3
 
 
-def test_own_algorithms_leave_the_users_dict_alone(product_env: Any) -> None:
+def test_own_algorithms_leave_the_users_dict_alone(product_env: Any, tmp_path: Path) -> None:
+    """R8: the dict is unchanged, serves TD3 next, and is accepted when the agent is loaded."""
     given: dict[str, Any] = {"rank": 3, "net_arch": [8]}
-    agents.SAC("SNAPolicy", product_env(), policy_kwargs=given)
+    agents.SAC("SNAPolicy", product_env(), policy_kwargs=given).save(tmp_path / "agent.zip")
     agents.TD3("SNAPolicy", product_env(), policy_kwargs=given)
+    loaded: Any = agents.SAC.load(tmp_path / "agent.zip", policy_kwargs=given)
+    assert loaded.critic.config.rank == 3
     assert given == {"rank": 3, "net_arch": [8]}
+
+
+def test_runs_in_one_folder_are_told_apart(product_env: Any, tmp_path: Path) -> None:
+    """R25."""
+    for critic in ("mlp", "cp", "cp"):
+        kwargs = {"critic": critic, "rank": 3, "net_arch": [8]}
+        agents.SAC("SNAPolicy", product_env(), policy_kwargs=kwargs, tensorboard_log=str(tmp_path)).learn(3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["sac-cp-r3_1", "sac-cp-r3_2", "sac-mlp_1"]
 
 
 def test_rank_survives_policy_save_and_load(make_agent: Make, tmp_path: Path) -> None:
