@@ -33,7 +33,8 @@ class CriticConfig:
         rank: number of components, an int of at least 1; for "tucker" also one int a mode.
         factor: family of the factors: "mlp", "linear" (one layer and ReLU: the basic form) or "spline".
         width: units of a factor's hidden layers.
-        depth: number of a factor's hidden layers.
+        depth: number of hidden layers of a state mode's factor.
+        action_depth: the same for action modes.
         layer_norm: LayerNorm in the hidden layers; "auto" is True for separable critics, False for others.
         signed: whether components may be negative (no ReLU on a factor's last layer); None is False for
             linear factors (the basic form), True for others.
@@ -66,6 +67,7 @@ class CriticConfig:
     factor: str = "mlp"
     width: int = 128
     depth: int = 2
+    action_depth: int = 1
     layer_norm: bool | Literal["auto"] = "auto"
     signed: bool | None = None
     init: str = "scaled"
@@ -86,7 +88,13 @@ class CriticConfig:
             object.__setattr__(self, "rank", tuple(check_int("rank", value, 1) for value in self.rank))
         else:
             check_int("rank", self.rank, 1)
-        for name, least in (("width", 1), ("depth", 0), ("n_knots", 2), ("n_coordinates", 1)):
+        for name, least in (
+            ("width", 1),
+            ("depth", 0),
+            ("action_depth", 0),
+            ("n_knots", 2),
+            ("n_coordinates", 1),
+        ):
             check_int(name, getattr(self, name), least)
         if self.branch_width not in ("auto", None):
             check_int("branch_width", self.branch_width, 1)

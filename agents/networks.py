@@ -66,12 +66,12 @@ def select(inputs: Float[Tensor, "batch columns"], group: Sequence[int]) -> Tens
     return inputs[:, list(group)]
 
 
-def factor_config(config: CriticConfig) -> FactorConfig:
-    """Family and sizes of the factors that a critic's config asks for."""
+def factor_config(config: CriticConfig, depth: int) -> FactorConfig:
+    """Family and sizes of the factors that a critic's config asks for, with their number of hidden layers."""
     return FactorConfig(
         kind=config.factor,
         width=config.width,
-        depth=config.depth,
+        depth=depth,
         layer_norm=config.has_layer_norm,
         signed=config.signed,
         n_knots=config.n_knots,
@@ -133,7 +133,7 @@ def joint_network(config: CriticConfig, n_inputs: int, n_critics: int) -> Separa
     Returns:
         A network whose one mode is all inputs.
     """
-    spline = replace(factor_config(config), kind="spline")
+    spline = replace(factor_config(config, config.depth), kind="spline")
     return SeparableNetwork([n_inputs], config.rank, form="additive", factor=spline, n_members=n_critics)
 
 
@@ -187,12 +187,16 @@ def _columns(config: CriticConfig, features_dim: int, action_dim: int) -> Column
 def _by_columns(config: CriticConfig, columns: Columns) -> dict[str, Any]:
     """Arguments of a network whose modes are all groups of columns."""
     sizes = [len(group) for group in (*columns.state, *columns.action)]
-    return {"modes": sizes, "factor": factor_config(config), **_form(config)}
+    factors = [factor_config(config, config.depth)] * len(columns.state)
+    factors += [factor_config(config, config.action_depth)] * len(columns.action)
+    return {"modes": sizes, "factor": factors, **_form(config)}
 
 
 def _by_tables(config: CriticConfig, groups: Groups, action_sizes: Sequence[int]) -> dict[str, Any]:
     """Arguments of a network whose action modes are finite."""
-    factors = [factor_config(config)] * len(groups) + [FactorConfig(kind="table")] * len(action_sizes)
+    factors = [factor_config(config, config.depth)] * len(groups) + [FactorConfig(kind="table")] * len(
+        action_sizes
+    )
     return {"modes": [*map(len, groups), *action_sizes], "factor": factors, **_form(config)}
 
 

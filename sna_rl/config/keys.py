@@ -168,6 +168,7 @@ _CRITIC: Final[Mapping[str, Rule]] = {
     "factor": choice("mlp", "linear", "spline"),
     "width": _COUNT,
     "depth": integer(0),
+    "action_depth": integer(0),
     "layer_norm": either(BOOLEAN, _AUTO),
     "signed": either(BOOLEAN, NOTHING),
     "init": choice("scaled", "paper"),
