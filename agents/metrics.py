@@ -125,8 +125,6 @@ class RankMetrics(BaseCallback):
         return True
 
     def _on_training_end(self) -> None:
-        for pending in (self.logger.name_to_value, self.logger.name_to_count, self.logger.name_to_excluded):
-            pending.clear()  # losses after the last step were never meant for its line
         self.measure()
 
     def measure(self) -> None:

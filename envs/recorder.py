@@ -48,7 +48,8 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         Returns:
             First observation and information.
         """
-        self._beginning = {"generator": self._generator().state, "seed": seed, "options": options}
+        generator = self._generator().state if seed is None else None
+        self._beginning = {"generator": generator, "seed": seed, "options": options}
         self._actions = []
         self._observation, info = self.env.reset(seed=seed, options=options)
         return self._observation, info
@@ -95,7 +96,8 @@ class Recorder(gymnasium.Wrapper[Any, Any, Any, Any]):
         """
         beginning = recorded["beginning"]
         if beginning is not None:
-            self._generator().state = beginning["generator"]
+            if beginning["generator"] is not None:
+                self._generator().state = beginning["generator"]
             self.reset(seed=beginning["seed"], options=beginning["options"])
             for action in () if recorded["actions"] is None else recorded["actions"]:
                 self.step(action)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from stable_baselines3.common.callbacks import BaseCallback
 
 from sna_rl.config import RunConfig, diff
 from sna_rl.errors import SnaError, UsageError
@@ -56,7 +57,7 @@ def changed_config(
     if after.n_timesteps >= before.n_timesteps:
         differing.pop("n_timesteps", None)
     if differing and not override:
-        listed = ", ".join(f"{key} {old!r} → {new!r}" for key, (old, new) in differing.items())
+        listed = ", ".join(f"{key} {old} → {new}" for key, (old, new) in differing.items())
         raise UsageError(
             f"run {str(folder.path)!r} has another configuration ({listed}); --override changes it"
         )
@@ -103,6 +104,7 @@ def go_on(
     command: str = "",
     announce: Callable[[str], None] | None = None,
     progress: bool = True,
+    callbacks: Sequence[BaseCallback] = (),
 ) -> RunResult:
     """Train on in a run's folder; the end is bit-equal to that of a run never interrupted.
 
@@ -113,6 +115,7 @@ def go_on(
         command: the command line, appended to `command.txt`.
         announce: called with each line that says what is about to run.
         progress: show a bar, or lines where stderr is no terminal.
+        callbacks: called at every step, beside the run's own.
 
     Returns:
         Where it was saved and what it reached.
@@ -133,7 +136,7 @@ def go_on(
         run.write_start(command)
         for line in [*run.description(), f"from step {start.step:,}"] if announce else ():
             announce(line)  # type: ignore[misc]
-        return run.learn(progress)
+        return run.learn(progress, callbacks)
 
 
 def through_failures(

@@ -67,8 +67,7 @@ class SaveCheckpoints(BaseCallback):
         """Restore once, where the save was made; later save when it is time."""
         self._is_between = False
         if self.start is not None:
-            restore(self.model, self._log, self.start, callback=self._root, say=self.say)
-            self._saved_at, self.start = self.start.step, None
+            self._restore(self.start)
         step = self.model.num_timesteps
         received = None if self.stop is None else self.stop.received
         if received is not None or (self.freq > 0 and step // self.freq > self._saved_at // self.freq):
@@ -88,7 +87,9 @@ class SaveCheckpoints(BaseCallback):
 
     def _on_training_end(self) -> None:
         """Save the end, unless a callback broke off in the middle of a rollout."""
-        if self.freq > 0 and self._is_between:
+        if self.start is not None:
+            self._restore(self.start)
+        elif self.freq > 0 and self._is_between:
             self.save()
 
     def save(self) -> bool:
@@ -114,3 +115,8 @@ class SaveCheckpoints(BaseCallback):
             return False
         self._best_saved = reached if best and reached is not None else self._best_saved
         return True
+
+    def _restore(self, start: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        restore(self.model, self._log, start, callback=self._root, say=self.say)
+        self._saved_at, self.start = start.step, None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import Logger, TensorBoardOutputFormat
+from stable_baselines3.common.logger import TensorBoardOutputFormat
 
 from sna_rl.agents import DQN, SAC, TD3
 from sna_rl.agents.metrics import RankMetrics
@@ -24,7 +24,7 @@ from sna_rl.training.environments import first_line, make_vec_env
 from sna_rl.training.guard import NumericalGuard
 from sna_rl.training.interruption import Interrupted, StopOnSignal
 from sna_rl.training.lock import locked
-from sna_rl.training.logs import events_folder
+from sna_rl.training.logs import OnceLogger, events_folder
 from sna_rl.training.models import save_model
 from sna_rl.training.named import load_class
 from sna_rl.training.saving import SaveCheckpoints
@@ -193,7 +193,7 @@ class Training:
             raise UsageError(
                 f"TensorBoard folder {str(events)!r} can't be written: {first_line(error)}"
             ) from error
-        logger = Logger(str(events), [writer])
+        logger = OnceLogger(str(events), [writer])
         resources.callback(logger.close)
         model.set_logger(logger)
         return cls(config, folder, model, evaluation, resources, start, named)

@@ -72,6 +72,7 @@ def test_a_run_folder_holds_what_the_zoo_and_a_repetition_need(tmp_path: Path) -
     folder = Path(result.folder)
     assert folder == tmp_path / "Pendulum-v1" / "sac-cp-r2" / "seed-3"
     assert {path.name for path in folder.iterdir() if "tfevents" not in path.name} == {
+        ".lock",
         "config.yml",
         "command.txt",
         "versions.json",
