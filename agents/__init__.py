@@ -23,7 +23,6 @@ from sna_rl.agents.policies import (
     SNATD3Policy,
 )
 from sna_rl.agents.q_networks import DuelingQNetwork, MLPQNetwork, SeparableQNetwork
-from sna_rl.agents.value_table import critic_features, critic_of, value_table
 
 from sna_rl.agents.algorithms import ALGORITHMS, DQN, SAC, TD3  # isort: skip (they need the policies)
 
@@ -52,7 +51,4 @@ __all__ = [
     "SeparableExtractor",
     "SeparableQNetwork",
     "SplineJointCritic",
-    "critic_features",
-    "critic_of",
-    "value_table",
 ]

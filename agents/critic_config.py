@@ -56,10 +56,10 @@ class CriticConfig:
     Example:
         >>> CriticConfig(rank=8).clip_norm, CriticConfig(critic="mlp").clip_norm
         (1.0, None)
-        >>> CriticConfig(rank=1.0)
+        >>> CriticConfig(rank=0)
         Traceback (most recent call last):
         ...
-        sna_rl.errors.UsageError: rank must be an int of at least 1, not 1.0 (float)
+        sna_rl.errors.UsageError: rank must be an int of at least 1, not 0 (int)
     """
 
     critic: str = "cp"

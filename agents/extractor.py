@@ -69,7 +69,7 @@ class SeparableExtractor(BaseFeaturesExtractor):
                 f"not {groups!r}"
             )
         self.keys = list(observation_space) if isinstance(observation_space, spaces.Dict) else None
-        family, sizes = _FAMILIES[config.factor], factor_config(config)
+        family, sizes = _FAMILIES[config.factor], factor_config(config, config.depth)
         factors = [family(1, len(group), rank, sizes, has_effect=False) for group in self.groups]
         for module in factors:
             module.initialise(STATE_STD, effect_std=0.0)

@@ -151,7 +151,7 @@ def test_nothing_is_logged_before_anything_was_seen(make_agent: Make) -> None:
 def test_goals_and_dicts_are_measured_once_an_episode_is_whole(tmp_path: Path) -> None:
     agent = stable_baselines3.SAC(
         SNASACPolicy,
-        BitFlippingEnv(n_bits=3, continuous=True, max_steps=6),
+        BitFlippingEnv(n_bits=30, continuous=True, max_steps=6),
         replay_buffer_class=HerReplayBuffer,
         learning_starts=8,
         batch_size=4,
