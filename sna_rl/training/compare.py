@@ -56,7 +56,7 @@ def compare(
         raise UsageError(
             f"log folder {str(folder)!r} can't be written ({error.strerror}); name another with -f"
         ) from error
-    with locked(place.path / "lock.json", f"study {study.name!r}"):
+    with locked(place.path / "lock", f"study {study.name!r}"):
         for cell in cells:
             if is_finished(cell.path(place.runs)):
                 _check_finished(cell.path(place.runs), _placed(cell, place))

@@ -8,6 +8,8 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
+
 from sna_rl.config import read_yaml
 from sna_rl.config.rules import number
 from sna_rl.errors import UsageError
@@ -28,8 +30,7 @@ class Scale:
         UsageError: if they are equal.
 
     Example:
-        >>> import numpy
-        >>> float(Scale(-1200.0, -200.0).score(numpy.array(-700.0)))
+        >>> float(Scale(-1200.0, -200.0).score(np.array(-700.0)))
         0.5
     """
 
@@ -42,7 +43,7 @@ class Scale:
 
     def score(self, returns: Array) -> Array:
         """Scores of returns, same shape."""
-        return (returns - self.random) / (self.reference - self.random)
+        return np.asarray((returns - self.random) / (self.reference - self.random))
 
 
 def scales(envs: Iterable[str], further: Mapping[str, Mapping[str, float]] | None = None) -> dict[str, Scale]:

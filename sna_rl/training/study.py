@@ -131,7 +131,8 @@ class Study:
                 if not data.get(key):
                     raise UsageError(f"a study needs {key!r}; give it in the study file or as --{key}")
             settings = {key: value for key, value in data.items() if key in SETTINGS}
-            return cls(**{key: value for key, value in data.items() if key in own}, settings=settings)
+            given = {key: value for key, value in data.items() if key in own} | {"settings": settings}
+            return cls(**{key: _checked(key, plain(value, key)) for key, value in given.items()})
 
     def __post_init__(self) -> None:
         for key in self.__dataclass_fields__:

@@ -150,7 +150,7 @@ class _Reporter:
             raise SnaError(f"evaluation {step + 1} returned {value}")
         self.storage.set_trial_intermediate_value(self.trial_id, step, value)
         self.storage.set_trial_user_attr(self.trial_id, SIGN, time.time())
-        return self.pruner.prune(self.study, self.storage.get_trial(self.trial_id))
+        return bool(self.pruner.prune(self.study, self.storage.get_trial(self.trial_id)))
 
 
 def _is_pruned(config: RunConfig, root: str, reporter: _Reporter, curves: list[list[float]]) -> bool:

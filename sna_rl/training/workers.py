@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from sna_rl.errors import SnaError, UsageError
 
@@ -64,6 +64,7 @@ class Outcome:
     died: bool = False
 
 
+@runtime_checkable
 class Pool(Protocol):
     """Where units run."""
 

@@ -35,7 +35,7 @@ def test_own_run_gives_curve_seed_and_costs(tmp_path: Path) -> None:
     )
     np.testing.assert_array_equal(run.returns, [-3.0, 0.5, 1.0, 3.0])
     assert run.final == pytest.approx((0.5 + 1.0 + 3.0) / 3)
-    np.testing.assert_array_equal(run.until(20).steps, [10, 20])
+    np.testing.assert_array_equal(run.until(20.0).steps, [10, 20])
     (arm,) = read_arms(tmp_path)
     assert (arm.name, arm.settings) == ("sac-cp-r8", {"algo": "sac", "critic": "cp", "rank": 8})
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -215,19 +217,29 @@ def test_unknown_environment_is_refused_before_anything_is_written(tmp_path: Pat
 def test_a_study_runs_in_one_process_at_a_time(tmp_path: Path) -> None:
     (tmp_path / "tiny").mkdir()
     with (
-        locked(tmp_path / "tiny" / "lock.json", "study 'tiny'"),
+        locked(tmp_path / "tiny" / "lock", "study 'tiny'"),
         pytest.raises(UsageError, match=f"study 'tiny' is in use by process {os.getpid()}"),
     ):
         compare(study(), tmp_path, InlinePool(), progress=False)
 
 
-@pytest.mark.parametrize("content", ['{"host": "HOST", "pid": 4194304}', "", "{"])
-def test_lock_of_a_dead_process_is_taken_over(tmp_path: Path, content: str) -> None:
-    path = tmp_path / "lock.json"
-    path.write_text(content.replace("HOST", os.uname().nodename))
+def test_lock_ends_with_its_holder(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    program = (
+        "import time; from pathlib import Path; from sna_rl.training.lock import locked\n"
+        f"with locked(Path({str(path)!r}), 'study'): print('held', flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    try:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(UsageError, match=f"in use by process {holder.pid} on "), locked(path, "study"):
+            pass
+    finally:
+        holder.kill()
+        holder.communicate()
     with locked(path, "study"):
-        assert json.loads(path.read_text())["pid"] == os.getpid()
-    assert not path.exists()
+        assert path.read_text().startswith(f"process {os.getpid()} on ")
 
 
 def test_existing_runs_enter_the_report_as_an_arm(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from sna_rl.cli import main
 from sna_rl.config import RunConfig
 from sna_rl.errors import MissingExtraError, SnaError, UsageError
 from sna_rl.training.search import Space
-from sna_rl.training.storage import open_storage
+from sna_rl.training.storage import Storage, open_storage
 from sna_rl.training.trial import OBJECTIVES, Reporting, make_pruner, run_trial
 from sna_rl.training.trial_queue import KILLED, TrialQueue
 from sna_rl.training.tune import Tuned, tune
@@ -256,25 +257,21 @@ def test_total_is_never_exceeded_by_several_processes(
     assert numbers == [2, 3, 4]
 
 
-class NoLock:
+class NoLock(Storage):
     """A storage that can't keep others out, as a gRPC proxy."""
 
-    def __init__(self, backend: Any) -> None:
-        self.backend = backend
-
-    def exclusive(self, name: str) -> Any:
-        from contextlib import nullcontext
-
-        return nullcontext(False)
+    @contextmanager
+    def exclusive(self, name: str) -> Iterator[bool]:
+        yield False
 
 
 def test_surplus_trial_of_a_storage_without_locks_is_given_up(
     tuning: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tuned = run(replace(tuning, n_trials=3), tmp_path)
-    backend: Any = NoLock(open_storage(None, tuned.path).backend)
-    study = optuna.load_study(study_name="study", storage=backend.backend)
-    queue = TrialQueue(replace(tuning, max_total_trials=3), study, backend, None, tuned.path)
+    storage = NoLock(open_storage(None, tuned.path).backend, None)
+    study = optuna.load_study(study_name="study", storage=storage.backend)
+    queue = TrialQueue(replace(tuning, max_total_trials=3), study, storage, None, tuned.path)
     seen = iter([study.get_trials()[:2]])
     true = study.get_trials
     monkeypatch.setattr(study, "get_trials", lambda **kwargs: next(seen, None) or true(**kwargs))
