@@ -89,4 +89,5 @@ def _torch(kind: Any) -> torch.dtype:
 
 
 def _settled(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+    """Contiguous, as compiled graphs need their inputs, with real numbers of one kind."""
+    return (tensor.to(dtype) if tensor.is_floating_point() else tensor).contiguous()
