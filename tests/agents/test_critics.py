@@ -115,6 +115,16 @@ def test_modes_read_their_own_columns() -> None:
     torch.testing.assert_close(critic.q_values(states, actions), critic.network(inputs))
 
 
+def test_state_and_action_factors_have_depths_of_their_own() -> None:
+    critic = build(
+        CriticConfig(state_modes=(tuple(range(10)), tuple(range(10, 17))), depth=3, action_depth=0)
+    )
+    assert [factor.depth for factor in critic.network.layout.factors] == [3, 3, 0]
+    # towers of 128 with LayerNorm, 32 components and a main effect each, 32 weights, one bias
+    towers = sum((size + 1) * 128 + 2 * 128 + 2 * (129 * 128 + 2 * 128) + 129 * 33 for size in (10, 7))
+    assert count(critic) == 2 * (towers + (ACTION + 1) * 33 + 32 + 1)
+
+
 @pytest.mark.parametrize("kind", ["cp", "tucker", "spline-joint", "mlp"])
 def test_a_shared_extractor_gets_no_gradient_from_the_critic(kind: str) -> None:
     space = spaces.Box(-1.0, 1.0, (STATE,), np.float32)
