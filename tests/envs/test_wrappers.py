@@ -72,5 +72,5 @@ def test_other_spaces_are_refused(space: spaces.Space[Any], words: str) -> None:
 
 
 def test_bad_bins_are_refused() -> None:
-    with pytest.raises(UsageError, match=r"n_bins must be an int of at least 2, not 1.0 \(float\)"):
-        FactoredActions(Echo(spaces.Box(-1, 1, (2,))), n_bins=1.0)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"n_bins must be an int of at least 2, not 1 \(int\)"):
+        FactoredActions(Echo(spaces.Box(-1, 1, (2,))), n_bins=1)
