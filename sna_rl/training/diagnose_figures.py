@@ -67,7 +67,7 @@ def draw_figures(
     for name, draw in figures.items():
         path = folder / f"{name}.png"
         with rc_context(_RC), atomic_write(path) as file:
-            draw().savefig(file, format="png", dpi=130)
+            draw().savefig(file, format="png", dpi=130, bbox_inches="tight")
         files.append(path)
     return files
 

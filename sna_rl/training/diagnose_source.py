@@ -54,7 +54,9 @@ def diagnose_agent(
         else:
             roll_out(model, agent.env, ROLLOUT_FACTOR * question.n_states, question.seed)
         if versus is not None:
-            other = load_agent(replace(source, path=versus, best=False, checkpoint=None))
+            other = load_agent(
+                replace(source, path=versus, env=agent.config.env, best=False, checkpoint=None)
+            )
             _scale_rewards(other)
         diagnosis, material = diagnose(model, question, None if other is None else other.model)  # type: ignore[arg-type]
         target = output or agent.folder / "diagnosis"

@@ -14,23 +14,27 @@ from stable_baselines3.common.type_aliases import PyTorchObs
 from stable_baselines3.common.vec_env import VecEnv
 from torch import Tensor
 
+from sna_rl.agents.fused.replay import CompactReplayBuffer
 from sna_rl.agents.plain import load_own_state
 from sna_rl.agents.probe import undisturbed
 from sna_rl.agents.state import buffer_rows
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs.checkpoints import Checkpoints
+from sna_rl.runs.tree import read_arrays
 from sna_rl.training.environments import first_line
 
 
-def new_buffer(model: OffPolicyAlgorithm, n_rows: int, n_envs: int) -> ReplayBuffer:
+def new_buffer(
+    model: OffPolicyAlgorithm, n_rows: int, n_envs: int, kind: type[ReplayBuffer] = ReplayBuffer
+) -> ReplayBuffer:
     """An empty replay buffer for a model's spaces.
 
     Args:
         model: the model.
         n_rows: transitions it holds.
         n_envs: environments side by side.
+        kind: its class where observations are no Dict.
     """
-    kind: type[ReplayBuffer] = ReplayBuffer
     if isinstance(model.observation_space, spaces.Dict):
         kind = DictReplayBuffer
     return kind(n_rows, model.observation_space, model.action_space, device=model.device, n_envs=n_envs)
@@ -79,7 +83,9 @@ def load_run_buffer(model: OffPolicyAlgorithm, checkpoints: Path, n_envs: int) -
     state = checkpoint.read()
     try:
         ring = checkpoint.ring(state)
-        buffer = new_buffer(model, ring.capacity * n_envs, n_envs)
+        names = read_arrays(ring.folder / ring.segments[0].file).keys() if ring.segments else set()
+        kind = CompactReplayBuffer if "links" in names else ReplayBuffer
+        buffer = new_buffer(model, ring.capacity * n_envs, n_envs, kind)
         ring.load(buffer_rows(buffer))
         load_own_state(buffer, state["buffer"])
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -180,23 +180,28 @@ def _estimate(
     measure: Callable[[Tensor], Tensor], parts: Decomposition, samples: _Samples | None
 ) -> Estimate:
     """A measure of the singular values with its interval."""
-    value = float(measure(parts.values))
-    return Estimate(value, *(_interval(measure(samples.values)) if samples else (None, None)))
+    return _with_interval(float(measure(parts.values)), measure(samples.values) if samples else None)
 
 
 def _shares(parts: Decomposition, samples: _Samples | None) -> dict[str, Estimate]:
     """Shares by name with their intervals."""
     values = parts.shares().tolist()
     return {
-        name: Estimate(value, *(_interval(samples.shares[:, i]) if samples else (None, None)))
+        name: _with_interval(value, samples.shares[:, i] if samples else None)
         for i, (name, value) in enumerate(zip(("state", "action", "interaction"), values, strict=True))
     }
 
 
-def _interval(samples: Tensor) -> tuple[float, float]:
+def _with_interval(value: float, samples: Tensor | None) -> Estimate:
+    """Quantiles of the resampled values, moved so that their mean is the value itself.
+
+    Resampling repeats states, and repeats lower every rank: the samples tell the interval's width alone.
+    """
+    if samples is None:
+        return Estimate(value, None, None)
     tail = (1.0 - LEVEL) / 2.0
-    low, high = torch.quantile(samples, samples.new_tensor([tail, 1.0 - tail])).tolist()
-    return low, high
+    low, high = torch.quantile(samples - samples.mean(), samples.new_tensor([tail, 1.0 - tail])).tolist()
+    return Estimate(value, value + low, value + high)
 
 
 def _cosine(one: Decomposition, other: Decomposition) -> float:

@@ -10,7 +10,6 @@ from sna_rl.training.diagnose_table import TableReport
 LEAST_SHARE = 0.01
 MOST_REGRET = 0.01
 DEAD_BRANCH = 0.01
-LEAST_AGREEMENT = 0.5
 MOST_FIT = 0.25
 MOST_LOSS_RATIO = 1.05
 
@@ -146,10 +145,10 @@ def summarise(verdicts: Sequence[Verdict]) -> Verdict:
 
 def _untrained(report: TableReport, evidence: Evidence) -> str | None:
     """Why the critic must be taken for untrained; None where it need not."""
-    if report.agreement is not None and report.agreement < LEAST_AGREEMENT:
+    if report.above_floor == 0:
         return (
-            "the heads' interactions agree no better than untrained ones' (cosine "
-            f"{report.agreement:.2f}), so what one of them shows is not the task's"
+            "no singular value of the interaction stands above the noise floor: whatever one head shows, the "
+            "next one contradicts"
         )
     if evidence.fit is not None and evidence.fit > MOST_FIT:
         return (
