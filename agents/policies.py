@@ -68,6 +68,11 @@ class _SNAPolicy(BasePolicy):
             )
         super().__init__(observation_space, action_space, *args, **rest)
 
+    def set_training_mode(self, mode: bool) -> None:
+        """Switch dropout and the like on or off; a rollout asks every step, so nothing is done twice."""
+        if mode != self.training:
+            super().set_training_mode(mode)
+
     @classmethod
     def _arguments(cls) -> list[str]:
         """Names that Stable-Baselines3's own policy takes."""

@@ -182,7 +182,8 @@ def buffer_rows(buffer: BaseBuffer) -> dict[str, Any]:
     """Arrays of a replay buffer whose first axis counts its rows.
 
     Args:
-        buffer: any replay buffer; those of Dict observations hold dicts of arrays.
+        buffer: any replay buffer; those of Dict observations hold dicts of arrays. One that holds other
+            arrays of that length by chance names those that count rows in `row_names`.
 
     Returns:
         Name (`observations`, `observations/key`) → array or tensor itself, not a copy.
@@ -191,7 +192,8 @@ def buffer_rows(buffer: BaseBuffer) -> dict[str, Any]:
         TypeError: if it holds Python objects (hindsight replay's infos), which can't be saved without pickle.
     """
     rows: dict[str, Any] = {}
-    for name, value in vars(buffer).items():
+    for name in getattr(buffer, "row_names", vars(buffer)):
+        value = getattr(buffer, name)
         named = value.items() if isinstance(value, dict) else [("", value)]
         for key, part in named:
             if isinstance(part, np.ndarray | torch.Tensor) and part.shape[:1] == (buffer.buffer_size,):

@@ -90,7 +90,9 @@ class FusedAdam:
         moments: Mapping[str, Mapping[str, Tensor]],
         scalars: Sequence[Tensor],
     ) -> None:
-        """Update parameters and moments in place.
+        """Update parameters and moments in place; along a gradient that is not finite no parameter moves.
+
+        The moments then hold the NaN or infinity: that is how a training loop learns of it.
 
         Args:
             parameters: tensors by name.
@@ -99,6 +101,7 @@ class FusedAdam:
             scalars: what `scalars` returns, as 0-dim tensors.
         """
         grads = [gradients[name] for name in self.names]
+        is_finite = torch.stack([gradient.sum() for gradient in grads]).sum().isfinite()
         if self.max_grad_norm is not None:
             grads = clipped(grads, self.max_grad_norm)
         by_name = dict(zip(self.names, grads, strict=True))
@@ -119,7 +122,7 @@ class FusedAdam:
             torch._foreach_add_(scales, group["eps"])
             changes = torch._foreach_div(first, scales)
             torch._foreach_mul_(changes, size)
-            torch._foreach_sub_(values, changes)
+            torch._foreach_sub_(values, [torch.where(is_finite, change, 0.0) for change in changes])
 
 
 def clipped(gradients: Sequence[Tensor], max_norm: float | Tensor) -> list[Tensor]:

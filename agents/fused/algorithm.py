@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import stable_baselines3
 from gymnasium import spaces
+from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -19,6 +21,7 @@ from sna_rl.agents.fused.choice import (
     optimizers,
 )
 from sna_rl.agents.fused.replay import CompactReplayBuffer
+from sna_rl.agents.fused.rollout import DirectPolicy, direct_policy
 from sna_rl.agents.fused.update import Update
 from sna_rl.agents.spaces import check_action_space
 from sna_rl.errors import UsageError, suggestion
@@ -35,8 +38,9 @@ class FusedAlgorithm(OffPolicyAlgorithm):
     Args:
         *args: as in Stable-Baselines3.
         update: form of the gradient update. "compiled", "eager" (the same graph without a compiler),
-            "reference" (Stable-Baselines3's own `train`), or "auto": compiled where `learn` is asked for at
-            least 10,000 updates, else eager. What can't be fused takes the reference and says so in one line.
+            "reference" (Stable-Baselines3's own `train`, and its own way to actions), or "auto": compiled
+            where `learn` is asked for at least 10,000 updates, else eager. What can't be fused takes the
+            reference and says so in one line.
         n_target_actions: sampled next actions that the target is a mean over (SAC).
         precision: "fp32", or "bf16" for large matrix products of the update with inputs rounded to bfloat16.
         **kwargs: as in Stable-Baselines3; `policy_kwargs` is copied.
@@ -72,6 +76,7 @@ class FusedAlgorithm(OffPolicyAlgorithm):
         self.precision = precision
         self._chosen: str | None = None
         self._fused: Update | None = None
+        self._direct: DirectPolicy | None = None
         if kwargs.get("policy_kwargs") is not None:
             kwargs["policy_kwargs"] = dict(kwargs["policy_kwargs"])
         super().__init__(*args, **kwargs)
@@ -135,7 +140,8 @@ class FusedAlgorithm(OffPolicyAlgorithm):
         return super().learn(*args, **kwargs)
 
     def _setup_learn(self, total_timesteps: int, *args: Any, **kwargs: Any) -> Any:
-        self.choose_update(total_timesteps)
+        form = self.choose_update(total_timesteps)
+        self._direct = None if form == "reference" else direct_policy(self)
         return super()._setup_learn(total_timesteps, *args, **kwargs)
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
@@ -159,5 +165,18 @@ class FusedAlgorithm(OffPolicyAlgorithm):
         for name, value in statistics.items():
             self.logger.record(f"train/{name}", value)
 
+    def _sample_action(
+        self, learning_starts: int, action_noise: ActionNoise | None = None, n_envs: int = 1
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self._direct is None or self.num_timesteps < learning_starts:
+            return super()._sample_action(learning_starts, action_noise, n_envs)
+        assert isinstance(self._last_obs, np.ndarray)
+        actions = self._direct(self._last_obs)
+        if isinstance(self.action_space, spaces.Discrete):
+            return actions, actions
+        if action_noise is not None:
+            actions = np.clip(actions + action_noise(), -1.0, 1.0)
+        return self.policy.unscale_action(actions), actions
+
     def _excluded_save_params(self) -> list[str]:
-        return [*super()._excluded_save_params(), "_fused", "_chosen"]
+        return [*super()._excluded_save_params(), "_fused", "_chosen", "_direct"]

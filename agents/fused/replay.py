@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -41,6 +41,9 @@ class CompactReplayBuffer(ReplayBuffer):
         >>> agent.replay_buffer.observations.shape
         (100, 1, 3)
     """
+
+    row_names: ClassVar[tuple[str, ...]] = ("observations", "actions", "outcomes", "links")
+    """Arrays whose first axis counts rows; a checkpoint writes their new rows alone."""
 
     def __init__(
         self,
