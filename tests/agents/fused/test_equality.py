@@ -6,14 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import torch
-from torch import Tensor
 
-from sna_rl.agents import ALGORITHMS
-from sna_rl.agents.fused.algorithm import FusedAlgorithm
-
-Turn = Callable[..., None]
-N_UPDATES = 50
+Agree = Callable[..., None]
 
 CONTINUOUS = {
     "mlp": {"critic": "mlp"},
@@ -47,39 +41,8 @@ CASES = [
 ]
 
 
-def parameters(agent: FusedAlgorithm) -> Tensor:
-    """Every number an update changes, targets and optimizer states included."""
-    tensors = [*agent.policy.parameters()]
-    for name, state in agent.get_parameters().items():
-        if name.endswith("optimizer"):
-            tensors += [moment for entry in state["state"].values() for moment in entry.values()]
-    if getattr(agent, "log_ent_coef", None) is not None:
-        tensors.append(agent.log_ent_coef)  # type: ignore[attr-defined]
-    return torch.cat([tensor.detach().double().flatten() for tensor in tensors])
-
-
-def assert_equal(algo: str, turn: Turn, n_steps: int = 20 + N_UPDATES, **kwargs: Any) -> None:
-    """Train two agents alike, one by each form, and compare all they learned."""
-    env = "CartPole-v1" if algo == "dqn" else "Pendulum-v1"
-    defaults = {"train_freq": 1, "learning_starts": 20, "batch_size": 16, "buffer_size": 500}
-    agents = {
-        form: ALGORITHMS[algo](
-            "SNAPolicy", kwargs.pop("env", env), update=form, seed=1, **{**defaults, **kwargs}
-        )
-        for form in ("eager", "reference")
-    }
-    turn(*agents.values())
-    for form, agent in agents.items():
-        agent.set_random_seed(1)
-        agent.learn(n_steps)
-        assert agent.update_form == form
-    fused, reference = agents.values()
-    assert fused._n_updates == reference._n_updates >= N_UPDATES
-    torch.testing.assert_close(parameters(fused), parameters(reference), rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize(("algo", "name", "critic"), CASES, ids=[f"{algo} {name}" for algo, name, _ in CASES])
 def test_fifty_updates_equal_the_reference(
-    algo: str, name: str, critic: dict[str, Any], to_float64: Turn
+    algo: str, name: str, critic: dict[str, Any], assert_forms_agree: Agree
 ) -> None:
-    assert_equal(algo, to_float64, policy_kwargs={"net_arch": [6, 5], **critic})
+    assert_forms_agree(algo, policy_kwargs={"net_arch": [6, 5], **critic})

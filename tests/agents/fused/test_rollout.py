@@ -117,5 +117,5 @@ def test_loaded_parameters_count_at_once(tmp_path: Path) -> None:
     expected = actions(direct_policy(first))
     assert not np.allclose(actions(direct), expected)
     first.save(tmp_path / "first.zip")
-    second.set_parameters(tmp_path / "first.zip")
+    second.set_parameters(str(tmp_path / "first.zip"))
     np.testing.assert_array_equal(actions(direct), expected)
