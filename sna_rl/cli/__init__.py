@@ -27,7 +27,7 @@ for verb in (train, evaluate, video, export, diagnose, board, demo, compare, tun
     app.command(verb.__name__.rpartition(".")[2])(verb.command)
 
 
-def _print_versions(wanted: bool) -> None:
+def _print_versions(wanted: bool) -> bool:
     """Print this package's version and those that decide a run's numbers, then end."""
     if wanted:
         from sna_rl.runs import versions
@@ -41,6 +41,7 @@ def _print_versions(wanted: bool) -> None:
         found = versions()
         typer.echo("\n".join(f"{label} {found[name]}" for name, label in names.items()))
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

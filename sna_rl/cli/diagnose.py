@@ -11,7 +11,6 @@ from sna_rl.cli import flags
 
 
 def command(
-    context: typer.Context,
     run: flags.Run = None,
     states: Annotated[int, typer.Option(help="States of the value tables.")] = 512,
     actions: Annotated[int, typer.Option(help="Actions of the value tables.")] = 256,
@@ -42,12 +41,13 @@ def command(
     trust: flags.Trust = False,
 ) -> None:
     """Read the rank of a critic off its value tables: any run, or any zip of Stable-Baselines3 (--trust)."""
+    given = dict(locals())  # every flag under its name
     from sna_rl.training.diagnose_records import Question
     from sna_rl.training.diagnose_source import diagnose_agent
 
     question = Question(states, actions, rank, seed)
     lines, target = diagnose_agent(
-        flags.source(context), question, output=output, from_buffer=buffer, versus=versus
+        flags.source(given), question, output=output, from_buffer=buffer, versus=versus
     )
     typer.echo("\n".join(lines))
     typer.echo(f"written: {target}/diagnosis.json and figures")

@@ -11,7 +11,6 @@ from sna_rl.cli import flags
 
 
 def command(
-    context: typer.Context,
     run: flags.Run = None,
     n_episodes: Annotated[int, typer.Option("--n-episodes", "-n", min=1, help="Episodes to play.")] = 20,
     output: Annotated[
@@ -37,11 +36,12 @@ def command(
     trust: flags.Trust = False,
 ) -> None:
     """Play episodes with a trained agent: mean, deviation and interquartile mean of the return."""
+    given = dict(locals())  # every flag under its name
     from sna_rl.runs import write_json
     from sna_rl.training.evaluate import run_episodes
     from sna_rl.training.loading import load_agent
 
-    agent = load_agent(flags.source(context), n_envs=n_envs, render_mode="human" if render else None)
+    agent = load_agent(flags.source(given), n_envs=n_envs, render_mode="human" if render else None)
     try:
         results = run_episodes(agent.model, agent.env, n_episodes, seed=seed, deterministic=deterministic)
     finally:

@@ -11,7 +11,6 @@ from sna_rl.cli import flags
 
 
 def command(
-    context: typer.Context,
     run: flags.Run = None,
     output: Annotated[
         Path | None,
@@ -30,10 +29,11 @@ def command(
     trust: flags.Trust = False,
 ) -> None:
     """Write a trained policy as ONNX, observations to actions, and check it against torch."""
+    given = dict(locals())  # every flag under its name
     from sna_rl.training.export import export_onnx
     from sna_rl.training.loading import load_agent
 
-    agent = load_agent(flags.source(context))
+    agent = load_agent(flags.source(given))
     try:
         file = output or agent.folder / "policy.onnx"
         difference = export_onnx(agent.model, file)

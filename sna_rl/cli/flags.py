@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -54,11 +55,11 @@ def number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,.1f}"
 
 
-def source(context: typer.Context) -> Source:
+def source(given: Mapping[str, Any]) -> Source:
     """The agent that a verb's flags name.
 
     Args:
-        context: Typer's context of the verb; flags it hasn't are left at their defaults.
+        given: every flag of the verb under its name, the run's among them.
 
     Returns:
         What `load_agent` takes.
@@ -69,7 +70,6 @@ def source(context: typer.Context) -> Source:
     from sna_rl.config import parse_pairs
     from sna_rl.training.loading import Source, find_run
 
-    given = context.params
     pairs = given.get("env_kwargs")
     run = given["run"] or find_run(given["folder"], given["algo"], given["env"], given["exp_id"])
     return Source(

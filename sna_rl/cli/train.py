@@ -44,7 +44,6 @@ def _option(panel: str, help: str, *names: str, metavar: str | None = None) -> A
 
 
 def command(
-    context: typer.Context,
     algo: Annotated[str | None, _option(WHAT, "sac, td3 or dqn.")] = None,
     env: Annotated[str | None, _option(WHAT, "Environment's id; package:Id works.")] = None,
     critic: Annotated[
@@ -110,13 +109,13 @@ def command(
     ] = None,
 ) -> None:
     """Train an agent: --algo, --env, and what shall differ from zoo_configs."""
+    given = {key: value for key, value in dict(locals()).items() if value not in (None, (), [])}
     from sna_rl.config import parse_pairs, parse_value
     from sna_rl.runs import RunFolder
     from sna_rl.training.resume import changed_config, find_start, go_on, through_failures
     from sna_rl.training.train import RunResult, train
     from sna_rl.zoo_configs import resolve
 
-    given = {key: value for key, value in context.params.items() if value not in (None, (), [])}
     fields: dict[str, Any] = {}
     for key, value in given.items():
         if key in NUMBERS:

@@ -11,7 +11,6 @@ from sna_rl.cli import flags
 
 
 def command(
-    context: typer.Context,
     run: flags.Run = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="MP4 file; by default video.mp4 in the run folder.")
@@ -32,10 +31,11 @@ def command(
     trust: flags.Trust = False,
 ) -> None:
     """Record a trained agent as an MP4 video; needs no display."""
+    given = dict(locals())  # every flag under its name
     from sna_rl.training.loading import load_agent
     from sna_rl.training.video import record
 
-    agent = load_agent(flags.source(context), render_mode="rgb_array")
+    agent = load_agent(flags.source(given), render_mode="rgb_array")
     try:
         file = output or agent.folder / "video.mp4"
         returns = record(agent.model, agent.env, file, n_timesteps, seed=seed, deterministic=deterministic)

@@ -103,7 +103,11 @@ class RunFolder:
             raise UsageError(f"run {str(path)!r} does not exist; give the folder that train printed")
         folder = given if given.is_dir() else given.parent
         if not (folder / "config.yml").is_file():
-            inner = sorted(folder.glob("*/config.yml")) or sorted(folder.glob("*/*/config.yml"))
+            inner = (
+                sorted(folder.glob("*/config.yml"))
+                or sorted(folder.glob("*/*/config.yml"))
+                or sorted(folder.glob("*/*/*/config.yml"))
+            )
             remedy = f"did you mean {str(inner[0].parent)!r}?" if inner else "a run folder holds a config.yml"
             raise UsageError(f"{str(path)!r} is not a run folder; {remedy}")
         env = read_yaml(folder / "config.yml").get("env")

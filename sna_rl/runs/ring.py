@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sna_rl.errors import SnaError
 from sna_rl.runs.atomic import atomic_write, remove_leftovers
@@ -18,6 +19,7 @@ MAX_ROWS = 65_536
 DIGEST_BYTES = 16
 
 
+@runtime_checkable
 class Rows(Protocol):
     """What a ring is made of: arrays, or tensors, whose first axis counts rows."""
 
@@ -195,11 +197,11 @@ def remove_unused(folder: Path, used: set[str]) -> None:
                 path.unlink()
 
 
-def _to_array(rows: Any) -> np.ndarray[Any, Any]:
+def _to_array(rows: Any) -> NDArray[Any]:
     """Rows of an array, or of a tensor on any device, as an array."""
     return rows if isinstance(rows, np.ndarray) else rows.detach().cpu().numpy()
 
 
-def _like(rows: np.ndarray[Any, Any], target: Any) -> Any:
+def _like(rows: NDArray[Any], target: Any) -> Any:
     """Rows as a tensor on the device of `target`."""
     return target.new_tensor(rows)

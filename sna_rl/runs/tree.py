@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
@@ -20,7 +21,7 @@ MAX_DEPTH = 32
 MAX_JSON_BYTES = 64 * 2**20
 
 
-def arrays_to_bytes(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
     """Content of a safetensors file.
 
     Args:
@@ -29,7 +30,7 @@ def arrays_to_bytes(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     return save({name: np.asarray(array, order="C") for name, array in arrays.items()})
 
 
-def read_arrays(path: Path) -> dict[str, np.ndarray[Any, Any]]:
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read a safetensors file; runs nothing that it holds.
 
     Args:
@@ -60,7 +61,7 @@ def write_tree(folder: Path, name: str, tree: Any) -> None:
         TypeError: if it holds anything else.
         OSError: if it can't be written.
     """
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     structure = _split(tree, name, arrays)
     (folder / f"{name}.json").write_text(json.dumps(structure), encoding="utf-8")
     (folder / f"{name}.safetensors").write_bytes(arrays_to_bytes(arrays))
@@ -117,7 +118,7 @@ def read_json(path: Path) -> Any:
         raise SnaError(f"{str(path)!r} can't be read as JSON: {reason}") from error
 
 
-def _split(tree: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
+def _split(tree: Any, path: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """Structure of `tree` for JSON; its arrays go into `arrays` under their path."""
     if tree is None or isinstance(tree, bool | int | str):
         return tree
@@ -142,7 +143,7 @@ def _split(tree: Any, path: str, arrays: dict[str, np.ndarray[Any, Any]]) -> Any
     raise TypeError(f"{path} is a {type(tree).__name__}, which can't be saved")
 
 
-def _join(structure: Any, arrays: Mapping[str, np.ndarray[Any, Any]], depth: int) -> Any:
+def _join(structure: Any, arrays: Mapping[str, NDArray[Any]], depth: int) -> Any:
     """Inverse of `_split`."""
     if depth == 0:
         raise TypeError(f"nested deeper than {MAX_DEPTH}")

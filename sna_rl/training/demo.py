@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import Tensor
 
@@ -67,7 +68,7 @@ def demo(config: RunConfig, announce: Callable[[str], None] | None = None, progr
     return Demo(result, figure)
 
 
-def spectra(model: BaseAlgorithm, agent: Agent, n_actions: int = 128) -> list[np.ndarray[Any, Any]]:
+def spectra(model: BaseAlgorithm, agent: Agent, n_actions: int = 128) -> list[NDArray[Any]]:
     """Singular values of the interaction part of each critic head's value table.
 
     Args:
@@ -93,9 +94,7 @@ def spectra(model: BaseAlgorithm, agent: Agent, n_actions: int = 128) -> list[np
     return [singular_values(interaction(table)).numpy() for table in tables]
 
 
-def draw(
-    folder: RunFolder, trained: list[np.ndarray[Any, Any]], untrained: list[np.ndarray[Any, Any]]
-) -> Figure:
+def draw(folder: RunFolder, trained: list[NDArray[Any]], untrained: list[NDArray[Any]]) -> Figure:
     """Learning curve beside the critic's singular values.
 
     Args:

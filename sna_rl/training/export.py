@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecNormalize
 from torch import Tensor, nn
@@ -116,7 +117,7 @@ def export_onnx(model: BaseAlgorithm, file: Path) -> float:
     return difference
 
 
-def _observations(model: BaseAlgorithm, n: int) -> list[np.ndarray[Any, Any]]:
+def _observations(model: BaseAlgorithm, n: int) -> list[NDArray[Any]]:
     """Sampled observations, one array for each part; unbounded numbers are normal, others uniform."""
     space = model.observation_space
     space.seed(0)
@@ -130,7 +131,7 @@ def _observations(model: BaseAlgorithm, n: int) -> list[np.ndarray[Any, Any]]:
     return [array.astype(np.float32) if array.dtype == np.float64 else array for array in arrays]
 
 
-def _to_bytes(policy: GreedyPolicy, names: list[str], samples: list[np.ndarray[Any, Any]]) -> bytes:
+def _to_bytes(policy: GreedyPolicy, names: list[str], samples: list[NDArray[Any]]) -> bytes:
     """The ONNX file's content, batch size left open."""
     stream = io.BytesIO()
     inputs = tuple(torch.from_numpy(sample) for sample in samples)
@@ -161,7 +162,7 @@ def _to_bytes(policy: GreedyPolicy, names: list[str], samples: list[np.ndarray[A
 
 
 def _difference(
-    model: BaseAlgorithm, exported: bytes, names: list[str], samples: list[np.ndarray[Any, Any]]
+    model: BaseAlgorithm, exported: bytes, names: list[str], samples: list[NDArray[Any]]
 ) -> float:
     """Largest difference between ONNX's and torch's actions."""
     import onnxruntime

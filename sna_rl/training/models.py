@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -136,7 +137,7 @@ def _spaces(model: BaseAlgorithm) -> dict[str, str]:
     }
 
 
-def normalization_arrays(statistics: VecNormalize) -> dict[str, np.ndarray[Any, Any]]:
+def normalization_arrays(statistics: VecNormalize) -> dict[str, NDArray[Any]]:
     """Running statistics of VecNormalize as arrays.
 
     Args:
@@ -153,7 +154,7 @@ def normalization_arrays(statistics: VecNormalize) -> dict[str, np.ndarray[Any, 
     }
 
 
-def set_normalization_arrays(statistics: VecNormalize, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+def set_normalization_arrays(statistics: VecNormalize, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Put back what `normalization_arrays` gave.
 
     Args:

@@ -10,6 +10,7 @@ from typing import Any
 
 import imageio_ffmpeg
 import numpy as np
+from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
@@ -74,7 +75,7 @@ def record(
 
 def _frames(
     model: BaseAlgorithm, env: VecEnv, n_timesteps: int, seed: int, deterministic: bool, returns: list[float]
-) -> Iterator[np.ndarray[Any, Any]]:
+) -> Iterator[NDArray[Any]]:
     """Picture after the reset and after each step; returns of episodes that end are appended."""
     env.seed(seed)
     observations: Any = env.reset()
@@ -86,7 +87,7 @@ def _frames(
         returns += [float(info["episode"]["r"]) for info in infos if "episode" in info]
 
 
-def _picture(env: VecEnv) -> np.ndarray[Any, Any]:
+def _picture(env: VecEnv) -> NDArray[Any]:
     """What the environment draws, RGB, cut to an even height and width as the format wants."""
     picture = env.render()
     if not isinstance(picture, np.ndarray) or picture.ndim != 3:
