@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from sna_rl.agents.probe import critic_loss, undisturbed
@@ -46,9 +47,7 @@ class Suspicion:
     rank: Any = None
 
     @classmethod
-    def of(
-        cls, model: OffPolicyAlgorithm, arrays: Mapping[str, np.ndarray[Any, Any]], q_bound: float
-    ) -> Suspicion:
+    def of(cls, model: OffPolicyAlgorithm, arrays: Mapping[str, NDArray[Any]], q_bound: float) -> Suspicion:
         """Look at a model and the batch it failed on.
 
         Args:
@@ -111,9 +110,9 @@ def likely_cause(found: Suspicion) -> str:
     return "none stands out; lower learning_rate, or look at the batch"
 
 
-def batch_arrays(batch: Any) -> dict[str, np.ndarray[Any, Any]]:
+def batch_arrays(batch: Any) -> dict[str, NDArray[Any]]:
     """A replay buffer's samples as arrays by name; observations of a Dict as `observations/key`."""
-    arrays: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for name, field in batch._asdict().items():
         parts = (
             {f"{name}/{key}": part for key, part in field.items()}
@@ -124,7 +123,7 @@ def batch_arrays(batch: Any) -> dict[str, np.ndarray[Any, Any]]:
     return arrays
 
 
-def write_batch(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+def write_batch(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a batch as safetensors.
 
     Args:
@@ -143,7 +142,7 @@ def branch_norms(model: OffPolicyAlgorithm, batch: Any) -> dict[str, str]:
 
     Args:
         model: SAC, TD3 or DQN.
-        batch: transitions; None gives nothing.
+        batch: transitions; None gives nothing, nor does an actor that gives no numbers any more.
 
     Returns:
         Branch ("interaction" and "main effects" of a separable critic, else the module's name) → norm as
@@ -153,9 +152,12 @@ def branch_norms(model: OffPolicyAlgorithm, batch: Any) -> dict[str, str]:
         return {}
     critic = critic_of(model)
     parameters = {name: value for name, value in critic.named_parameters() if value.requires_grad}
-    with undisturbed(0, model.device), torch.enable_grad():
-        loss = critic_loss(model, batch)
-        gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+    try:
+        with undisturbed(0, model.device), torch.enable_grad():
+            loss = critic_loss(model, batch)
+            gradients = torch.autograd.grad(loss, list(parameters.values()), allow_unused=True)
+    except ValueError:  # torch refuses a distribution with a NaN for its mean
+        return {}
     branches = _branches(critic)
     squares: dict[str, float] = {}
     for (name, parameter), gradient in zip(parameters.items(), gradients, strict=True):
@@ -174,14 +176,14 @@ def _branches(critic: Any) -> dict[int, str]:
     return interaction | {id(parameter): "main effects" for parameter in network.branch_parameters()}
 
 
-def _largest(array: np.ndarray[Any, Any] | None) -> float:
+def _largest(array: NDArray[Any] | None) -> float:
     """Largest finite absolute value; NaN without one."""
     finite = np.abs(array[np.isfinite(array)]) if array is not None else np.empty(0)
     return float(finite.max()) if finite.size else math.nan
 
 
 @torch.no_grad()
-def _largest_q(model: OffPolicyAlgorithm, arrays: Mapping[str, np.ndarray[Any, Any]]) -> float:
+def _largest_q(model: OffPolicyAlgorithm, arrays: Mapping[str, NDArray[Any]]) -> float:
     """Largest finite |Q| on the batch's observations and actions."""
     if "observations" not in arrays:
         return math.nan

@@ -68,6 +68,8 @@ class NumericalGuard(BaseCallback):
 
         def sample_and_keep(*args: Any, **kwargs: Any) -> Any:
             self._batch = sample(*args, **kwargs)
+            if not math.isfinite(self._batch.rewards.sum().item()):
+                self._fail(self._critic_name())  # Huber's gradient of an infinite loss is finite
             return self._batch
 
         buffer.sample = sample_and_keep
@@ -83,12 +85,21 @@ class NumericalGuard(BaseCallback):
             if parameter.grad is not None
         ]
         if gradients and not math.isfinite(torch.stack(torch._foreach_norm(gradients)).sum().item()):
-            self._fail(optimizer)
+            self._fail(next(name for name, each in optimizers(self.model).items() if each is optimizer))
 
     def _on_rollout_start(self) -> None:
-        for optimizer in optimizers(self.model).values():
-            if not torch.isfinite(optimizer.param_groups[-1]["params"][-1]).all():
-                self._fail(optimizer)
+        """A fused update leaves no gradients to ask for, but a NaN stays in Adam's mean of them."""
+        for name, optimizer in optimizers(self.model).items():
+            last = optimizer.param_groups[-1]["params"][-1]
+            for value in (last, optimizer.state[last].get("exp_avg", last)):
+                if not torch.isfinite(value).all():
+                    self._fail(name)
+        for key, value in self.logger.name_to_value.items():
+            if key.startswith("train/") and key.endswith("loss") and not math.isfinite(value):
+                self._fail("actor" if "actor" in key else self._critic_name())
+
+    def _on_training_end(self) -> None:
+        self._on_rollout_start()
 
     def _on_step(self) -> bool:
         before = self.num_timesteps - self.training_env.num_envs
@@ -132,19 +143,22 @@ class NumericalGuard(BaseCallback):
         discount = self.model.gamma if discounts is None else float(discounts.min())
         entropy = 0.0
         if (log_alpha := getattr(self.model, "log_ent_coef", None)) is not None:
-            entropy = float(log_alpha.exp()) * self._batch.actions.shape[1]
+            entropy = float(log_alpha.detach().exp()) * self._batch.actions.shape[1]
         elif (alpha := getattr(self.model, "ent_coef_tensor", None)) is not None:
             entropy = float(alpha) * self._batch.actions.shape[1]
         return math.inf if discount >= 1.0 else (self._largest_reward + entropy) / (1.0 - discount)
 
-    def _fail(self, optimizer: Optimizer) -> None:
+    def _critic_name(self) -> str:
+        """What the critic's optimizer is called."""
+        return "Q-network" if hasattr(self.model, "q_net") else "critic"
+
+    def _fail(self, name: str) -> None:
         """Write what was there, and stop.
 
         Raises:
             NumericalError: always.
         """
         model = self.model
-        name = next(name for name, each in optimizers(model).items() if each is optimizer)
         arrays = {} if self._batch is None else batch_arrays(self._batch)
         suspicion = Suspicion.of(model, arrays, self._bound() if self._batch is not None else math.inf)
         cause = likely_cause(suspicion)

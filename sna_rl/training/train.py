@@ -251,8 +251,8 @@ class Training:
             guard = NumericalGuard(self.folder.path, bar.say)
             self.resources.callback(guard.close)
             own = [
-                self._saving(stop, clock, bar.say),
                 guard,
+                self._saving(stop, clock, bar.say),
                 self.evaluation,
                 RankMetrics(seed=config.seed),
                 ShowProgress(bar, self.evaluation),
@@ -266,7 +266,7 @@ class Training:
             except Interrupted:
                 self.save()
                 raise
-        wall, cpu = clock.wall_seconds, clock.cpu_seconds
+        wall = clock.wall_seconds
         self.save()
         self.resources.close()
         actor, critic = n_parameters(model)
@@ -277,7 +277,7 @@ class Training:
             best_return=self.evaluation.best_return if self.evaluation else None,
             training_return=recent_return(model),
             wall_seconds=wall,
-            cpu_seconds=cpu,
+            cpu_seconds=clock.cpu_seconds,  # worker processes count once they have ended
             steps_per_second=model.num_timesteps / wall,
             actor_parameters=actor,
             critic_parameters=critic,
