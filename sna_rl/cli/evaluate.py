@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sna_rl.cli import flags
+from sna_rl.errors import UsageError
 
 
 def command(
@@ -38,9 +39,12 @@ def command(
     """Play episodes with a trained agent: mean, deviation and interquartile mean of the return."""
     given = dict(locals())  # every flag under its name
     from sna_rl.runs import write_json
+    from sna_rl.training.display import has_display
     from sna_rl.training.evaluate import run_episodes
     from sna_rl.training.loading import load_agent
 
+    if render and not has_display():
+        raise UsageError("--render needs a display, and this machine has none; sna-rl video needs none")
     agent = load_agent(flags.source(given), n_envs=n_envs, render_mode="human" if render else None)
     try:
         results = run_episodes(agent.model, agent.env, n_episodes, seed=seed, deterministic=deterministic)

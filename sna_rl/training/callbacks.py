@@ -12,6 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization
 
 from sna_rl.runs import Progress, RunFolder, atomic_write
+from sna_rl.runs.disk import tolerate_full_disk
 from sna_rl.training.evaluate import run_episodes
 from sna_rl.training.models import save_model
 
@@ -96,7 +97,8 @@ class Evaluate(EveryMultiple):
         self.returns.append(result.returns)
         self.lengths.append(result.lengths)
         self.successes.append(result.successes)
-        self._write()
+        with tolerate_full_disk(self.folder.path):
+            self._write()
         self.logger.record("eval/mean_reward", result.mean)
         self.logger.record("eval/mean_ep_length", float(np.mean(result.lengths)))
         if result.successes:
@@ -105,9 +107,10 @@ class Evaluate(EveryMultiple):
         self.logger.dump(self.num_timesteps)
         if best is None or result.mean > best:
             folder = self.folder
-            save_model(
-                self.model, folder.best_model_zip, folder.best_model_tensors, folder.best_vecnormalize_pkl
-            )
+            with tolerate_full_disk(folder.path):
+                save_model(
+                    self.model, folder.best_model_zip, folder.best_model_tensors, folder.best_vecnormalize_pkl
+                )
         return self.stop_at is None or result.mean < self.stop_at
 
     def _write(self) -> None:

@@ -29,6 +29,7 @@ from sna_rl.envs.recorder import Recorder
 from sna_rl.errors import MissingExtraError, SnaError, UsageError
 from sna_rl.training.display import prepare_simulators
 from sna_rl.training.named import import_packages, load_class
+from sna_rl.training.patient import PatientResults
 
 
 def register(env: str, packages: Sequence[str] = ()) -> None:
@@ -97,7 +98,10 @@ class MakeEnv:
         if self.monitor is not None:  # a file that is there belongs to the run that goes on
             file = self.monitor.with_name(f"{self.monitor.name}.{Monitor.EXT}")
             kwargs |= {"filename": str(file), "override_existing": not file.exists()}
-        env: gymnasium.Env[Any, Any] = Monitor(self._bare(), **kwargs)
+        monitor = Monitor(self._bare(), **kwargs)
+        if self.monitor is not None and monitor.results_writer is not None:
+            monitor.results_writer = PatientResults(monitor.results_writer, self.monitor.parent)
+        env: gymnasium.Env[Any, Any] = monitor
         for name, arguments in self.wrappers:
             wrapper = load_class(name, gymnasium.Wrapper)
             try:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from sna_rl.cli import main
-from sna_rl.training import board
+from sna_rl.training import board, display
 
 COMMAND = str(Path(sys.executable).with_name("sna-rl"))
 QUICK = """--eval-freq 30 --eval-episodes 1 --update reference --env-kwargs max_episode_steps:30
@@ -240,6 +240,14 @@ def test_damaged_runs_and_zips_are_one_sentence(
         assert out == ""
         assert said in err
         assert len(err.splitlines()) == 1, err
+
+
+def test_rendering_without_a_display_names_the_other_way(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(display, "has_display", lambda: False)
+    assert main(["evaluate", str(run), "--render"]) == 2
+    assert "sna-rl video needs none" in capsys.readouterr().err
 
 
 def test_boards_without_events_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
