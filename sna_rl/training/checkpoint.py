@@ -46,7 +46,6 @@ class BufferLog:
 
         Raises:
             OSError: if the disk is full.
-            TypeError: if the buffer holds Python objects.
         """
         buffer, step = self.buffer, self.model.num_timesteps
         start, rows = 0, buffer.buffer_size if buffer.full else buffer.pos

@@ -11,7 +11,9 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
+from sna_rl.agents.state import buffer_rows
 from sna_rl.runs.checkpoints import Checkpoint, Checkpoints
+from sna_rl.runs.disk import tolerate_full_disk
 from sna_rl.training.checkpoint import BufferLog, restore, save_checkpoint
 from sna_rl.training.interruption import Interrupted, StopOnSignal
 from sna_rl.training.logs import flush, log_positions
@@ -55,11 +57,16 @@ class SaveCheckpoints(BaseCallback):
         self.extra = extra
         self._saved_at = 0
         self._best_saved = -np.inf
-        self._warned = False
         self._is_between = False
+        self._is_possible = True
 
     def _on_training_start(self) -> None:
         self._log = BufferLog(self.checkpoints, self.model)
+        try:
+            buffer_rows(self._log.buffer)
+        except TypeError as error:
+            self.say(f"no checkpoint can be made of this run: {error}, which only pickle could save")
+            self._is_possible = False
         self._saved_at = self.model.num_timesteps
         self._root: BaseCallback = self.locals["callback"]
 
@@ -98,23 +105,21 @@ class SaveCheckpoints(BaseCallback):
         Returns:
             Whether it was saved.
         """
+        if not self._is_possible:
+            return False
         model = self.model
         self._saved_at = model.num_timesteps
         reached = self.best_return()
         best = reached is not None and reached > self._best_saved
-        try:
+        saved = False
+        with tolerate_full_disk(self.checkpoints.folder.parent):
             flush(model.logger)
             extra = {**self.extra(), "logs": log_positions(*self.folders)}
             save_checkpoint(model, self._log, self.checkpoints, callback=self._root, extra=extra, best=best)
-        except (OSError, TypeError) as error:
-            if not self._warned:
-                self.say(
-                    f"checkpoint of step {model.num_timesteps:,} was not saved ({error}); the run goes on"
-                )
-            self._warned = True
-            return False
-        self._best_saved = reached if best and reached is not None else self._best_saved
-        return True
+            saved = True
+        if saved and best and reached is not None:
+            self._best_saved = reached
+        return saved
 
     def _restore(self, start: Checkpoint) -> None:
         """Go on from a checkpoint."""

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.logger import TensorBoardOutputFormat
 
 from sna_rl.agents import DQN, SAC, TD3
 from sna_rl.agents.metrics import RankMetrics
@@ -27,6 +26,7 @@ from sna_rl.training.lock import locked
 from sna_rl.training.logs import OnceLogger, events_folder
 from sna_rl.training.models import save_model
 from sna_rl.training.named import load_class
+from sna_rl.training.patient import PatientTensorBoard
 from sna_rl.training.saving import SaveCheckpoints
 from sna_rl.training.start import Clock, Start
 
@@ -188,7 +188,7 @@ class Training:
             )
         events = events_folder(config, folder)
         try:
-            writer = TensorBoardOutputFormat(str(events))
+            writer = PatientTensorBoard(str(events))
         except OSError as error:
             raise UsageError(
                 f"TensorBoard folder {str(events)!r} can't be written: {first_line(error)}"

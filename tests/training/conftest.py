@@ -25,6 +25,12 @@ def assert_equal_runs() -> Callable[[RunFolder, RunFolder], None]:
 
 
 @pytest.fixture(scope="session")
+def assert_equal_checkpoints() -> Callable[[RunFolder, RunFolder], None]:
+    """Holds the newest checkpoints of two runs against each other."""
+    return equal_checkpoints
+
+
+@pytest.fixture(scope="session")
 def read_curve() -> Callable[[Path], dict[str, list[tuple[int, float]]]]:
     """Reads every scalar of a run's event files but those of the clock."""
     return curve
