@@ -4,7 +4,7 @@
     python tests/benchmarks/throughput.py --sbx-python sbx/bin/python
 
 Every arm is a process that waits while others train; they take turns, round by round, on one core, so that
-a disturbance meets all alike. Ratios are taken within a round. Nothing is printed unless the fused updates
+a disturbance meets all alike. Ratios of steps a CPU second are taken within a round. Nothing is printed unless the fused updates
 pass their equality tests. The figures go to results/throughput/.
 """
 
@@ -154,7 +154,10 @@ def measure(arguments: argparse.Namespace, errors: Path) -> dict[str, Any]:
         figures[name] = {"start": workers[name].read(), "rounds": []}
         print(f"{name}: ready after {figures[name]['start']['first_seconds']:.0f} s", flush=True)
     for index in range(arguments.rounds):
-        for name, worker in workers.items():
+        names = list(workers)
+        first = index % len(names)
+        for name in names[first:] + names[:first]:
+            worker = workers[name]
             figures[name]["rounds"].append(worker.round(steps=arguments.steps))
         print(f"round {index + 1} of {arguments.rounds}", flush=True)
     if TWIN in workers and len(os.sched_getaffinity(0)) > 1:
@@ -184,10 +187,11 @@ def speeds(figures: dict[str, Any], seconds: str = "seconds") -> np.ndarray:
 
 
 def ratio(ours: dict[str, Any], theirs: dict[str, Any] | None) -> str:
-    """Median and quartiles, over rounds, of one arm's speed by another's."""
+    """Median and quartiles, over rounds, of one arm's steps a CPU second by another's."""
     if theirs is None:
         return "not measured"
-    low, middle, high = np.percentile(speeds(ours) / speeds(theirs), [25, 50, 75])
+    ratios = speeds(ours, "cpu_seconds") / speeds(theirs, "cpu_seconds")
+    low, middle, high = np.percentile(ratios, [25, 50, 75])
     return f"{middle:.2f} ({low:.2f}–{high:.2f})"
 
 
@@ -288,7 +292,7 @@ def page(record: dict[str, Any], lines: list[dict[str, Any]]) -> str:
             "",
             f"Whole training loops, environment included: SAC and TD3 on {CHEETAH} (batch 256), DQN on "
             f"{CARTPOLE} (batch 64), one update a step; {record['rounds']} rounds of {record['steps']} steps "
-            "in turn on one core. Ratios: median (quartiles) over rounds. A critic that learns less is not "
+            "in turn on one core. Ratios of steps a CPU second: median (quartiles) over rounds. A critic that learns less is not "
             "faster: its return stands beside it. Shares of time in environment, inference, sampling and "
             "update are in `table.csv`; SBX's are blurred by its asynchronous calls.",
             "",
