@@ -4,8 +4,8 @@
     python tests/benchmarks/throughput.py --sbx-python sbx/bin/python
 
 Every arm is a process that waits while others train; they take turns, round by round, on one core, so that
-a disturbance meets all alike. Ratios of steps a CPU second are taken within a round. Nothing is printed unless the fused updates
-pass their equality tests. The figures go to results/throughput/.
+a disturbance meets all alike. Ratios of steps a CPU second are taken within a round. Nothing is printed
+unless the fused updates pass their equality tests. The figures go to results/throughput/.
 """
 
 from __future__ import annotations
@@ -292,8 +292,8 @@ def page(record: dict[str, Any], lines: list[dict[str, Any]]) -> str:
             "",
             f"Whole training loops, environment included: SAC and TD3 on {CHEETAH} (batch 256), DQN on "
             f"{CARTPOLE} (batch 64), one update a step; {record['rounds']} rounds of {record['steps']} steps "
-            "in turn on one core. Ratios of steps a CPU second: median (quartiles) over rounds. A critic that learns less is not "
-            "faster: its return stands beside it. Shares of time in environment, inference, sampling and "
+            "in turn on one core. Ratios of steps a CPU second: median (quartiles) over rounds. A critic that "
+            "learns less is not faster: its return stands beside it. Shares of time in environment, inference, sampling and "
             "update are in `table.csv`; SBX's are blurred by its asynchronous calls.",
             "",
             *table,

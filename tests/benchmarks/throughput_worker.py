@@ -19,7 +19,7 @@ WARM_UP = 300
 
 def make(arm: dict[str, Any]) -> Any:
     """The agent that an arm describes."""
-    common = {
+    common: dict[str, Any] = {
         "learning_starts": STARTS,
         "train_freq": 1,
         "gradient_steps": 1,
