@@ -33,7 +33,7 @@ class RunConfig:
         n_timesteps: environment steps to train for.
         seed: seed of every random generator, 0 to 2³¹ − 1.
         folder: where run folders are made.
-        tensorboard_log: where TensorBoard events go besides the run folder; "" is nowhere.
+        tensorboard_log: where TensorBoard events go instead of into the run folder; "" is the run folder.
         eval_freq: environment steps between evaluations; −1 is never.
         eval_episodes: episodes an evaluation.
         n_eval_envs: environments evaluated side by side.
