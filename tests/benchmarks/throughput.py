@@ -292,8 +292,9 @@ def page(record: dict[str, Any], lines: list[dict[str, Any]]) -> str:
             "",
             f"Whole training loops, environment included: SAC and TD3 on {CHEETAH} (batch 256), DQN on "
             f"{CARTPOLE} (batch 64), one update a step; {record['rounds']} rounds of {record['steps']} steps "
-            "in turn on one core. Ratios of steps a CPU second: median (quartiles) over rounds. A critic that "
-            "learns less is not faster: its return stands beside it. Shares of time in environment, inference, sampling and "
+            "in turn on one core. Ratios of steps a CPU second: median (quartiles) over rounds. A critic "
+            "that learns less is not faster: its return stands beside it. Shares of time in environment, "
+            "inference, sampling and "
             "update are in `table.csv`; SBX's are blurred by its asynchronous calls.",
             "",
             *table,

@@ -11,6 +11,8 @@ import sys
 import time
 from typing import Any
 
+import mujoco
+
 STARTS = 300
 """Random steps before learning."""
 WARM_UP = 300
@@ -155,6 +157,7 @@ def answer(figures: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    mujoco.set_mju_user_warning(lambda message: None)
     described = json.loads(sys.argv[1])
     if described["core"] is not None:
         os.sched_setaffinity(0, {described["core"]})
