@@ -12,8 +12,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sna_rl.agents import DQN
 from sna_rl.config import RunConfig
+from sna_rl.errors import SnaError
 from sna_rl.runs import RunFolder
 from sna_rl.runs.checkpoints import Checkpoints
+from sna_rl.training.resume import find_start, go_on
 from sna_rl.training.saving import SaveCheckpoints
 from sna_rl.training.train import train
 
@@ -78,6 +80,17 @@ def test_a_full_disk_is_told_once_and_ends_nothing(
         assert evaluations["timesteps"].tolist() == list(range(50, 450, 50))
     steps = [step for step, _ in read_curve(run.path)["eval/mean_reward"]]
     assert steps == [50, 100, 350, 400], "events before and after are readable"
+
+
+def test_a_disk_full_at_the_end_is_one_sentence_and_the_run_can_be_ended_later(tmp_path: Path) -> None:
+    with pytest.raises(SnaError, match=r"can't be written to .* \(File too large\); make room, and train -i"):
+        train(config(tmp_path), progress=False, callbacks=[FullBetween(330, -1)])
+    resource.setrlimit(resource.RLIMIT_FSIZE, UNLIMITED)
+    (found,) = tmp_path.glob("*/*/*/config.yml")
+    run = RunFolder.open(found)
+    given = RunConfig.from_yaml(run.config_yml)
+    assert go_on(run, given, find_start(run, given), progress=False).n_timesteps == 400
+    assert run.model_zip.is_file()
 
 
 def test_the_next_checkpoint_holds_what_could_not_be_saved(
