@@ -38,11 +38,6 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     assert not heavy & loaded_by("import sna_rl")
 
 
-def test_help_loads_no_torch() -> None:
-    code = "import sna_rl.cli; sna_rl.cli.main(['--help']) if False else None"
-    assert not {"torch", "stable_baselines3", "gymnasium", "optuna", "scipy"} & loaded_by(code)
-
-
 @pytest.mark.parametrize("name", ["agents", "envs"])
 def test_generic_names_refuse_to_be_imported_bare(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))

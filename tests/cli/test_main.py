@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -116,18 +115,12 @@ def test_failures_are_one_sentence_and_a_traceback_with_debug(
     assert shown.endswith(f"sna-rl: {said}\n")
 
 
-def test_help_is_quick_and_loads_no_torch() -> None:
+def test_help_loads_nothing_heavy() -> None:
     code = (
         "import sys; from sna_rl.cli import main; main(['--help']); "
         "sys.exit(bool({'torch', 'numpy', 'gymnasium', 'stable_baselines3', 'optuna'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        subprocess.run([COMMAND, "--help"], capture_output=True, check=True)
-        seconds.append(time.perf_counter() - start)
-    assert min(seconds) <= 1.0
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:
