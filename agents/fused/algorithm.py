@@ -121,17 +121,24 @@ class FusedAlgorithm(OffPolicyAlgorithm):
         if self._chosen is None or (self.update == "auto" and self._chosen == "eager" and enough):
             self._choose("compiled" if enough else "eager")
         if self._chosen != "reference" and self._fused is None:
-            self._fused = self.update_class(self, str(self._chosen), self.precision)
-            if self._chosen == "compiled":
-                self._fused.prepare(self.batch_size)
+            fused = self.update_class(self, str(self._chosen), self.precision)
+            try:
+                fused.prepare(self.batch_size)
+            except RuntimeError as error:  # torch's, of whatever a user's network does that has no graph
+                self._refuse(f"the networks can't be traced ({str(error).strip().splitlines()[0]})")
+            else:
+                self._fused = fused
         return self.update_form
 
     def _choose(self, automatic: str) -> None:
         self._chosen, self._fused = automatic if self.update == "auto" else self.update, None
         reason = obstacle(self)
         if self._chosen != "reference" and reason is not None:
-            LOGGER.warning("training with Stable-Baselines3's own update: %s", reason)
-            self._chosen = "reference"
+            self._refuse(reason)
+
+    def _refuse(self, reason: str) -> None:
+        LOGGER.warning("training with Stable-Baselines3's own update: %s", reason)
+        self._chosen = "reference"
 
     def learn(self: AgentT, *args: Any, **kwargs: Any) -> AgentT:
         """Train as Stable-Baselines3 does; `tb_log_name` is `run_name` unless given."""

@@ -43,7 +43,7 @@ def squashed_gaussian(
     return actions, (density - torch.log(1.0 - actions.square() + EPSILON)).sum(-1)
 
 
-def actor_gaussian(actor: Actor, observations: Tensor) -> tuple[Tensor, Tensor]:
+def actor_gaussian(actor: Actor, observations: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Mean and log σ, before squashing, of SAC's actor without gSDE."""
     mean, log_std, _ = actor.get_action_dist_params(observations)
     return mean, log_std
