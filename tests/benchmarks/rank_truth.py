@@ -120,7 +120,7 @@ def evaluate_policy(
             )
         loss = (values(data.states[batch], data.actions[batch]) - goal).square().mean()
         optimizer.zero_grad()
-        loss.backward()
+        torch.autograd.backward(loss)
         optimizer.step()
         schedule.step()
         with torch.no_grad():
