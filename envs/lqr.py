@@ -58,7 +58,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         action_dim: entries of a, at least 1.
         rank: rank of B and of the interaction, from 1 to min(state_dim, action_dim).
         gamma: discount γ in (0, 1) for which Q* is meant; train with the same one.
-        noise_std: standard deviation of each entry of w, at least 0.
+        noise_std: standard deviation of each entry of w, at least 0; noise keeps the states apart from 0.
         action_cost: diagonal entry of R_c, above 0.
         model_seed: draws O, U and V; the episodes' randomness comes from `reset(seed=...)`.
         render_mode: None or "rgb_array" (state above, last action below).
@@ -86,7 +86,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         action_dim: int = 6,
         rank: int = 3,
         gamma: float = 0.95,
-        noise_std: float = 0.05,
+        noise_std: float = 0.3,
         action_cost: float = 1.0,
         model_seed: int = 0,
         render_mode: str | None = None,

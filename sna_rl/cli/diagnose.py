@@ -21,8 +21,11 @@ def command(
         Path | None, typer.Option("--output", "-o", help="Folder; by default diagnosis/ in the run folder.")
     ] = None,
     buffer: Annotated[
-        bool, typer.Option("--buffer", help="States of the saved replay buffer instead of new rollouts.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--buffer/--rollouts", help="States of the saved replay buffer (the default if there is one)."
+        ),
+    ] = None,
     versus: Annotated[
         Path | None,
         typer.Option("--versus", metavar="RUN|ZIP", help="Compare the critic loss with this agent's."),

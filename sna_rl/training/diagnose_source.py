@@ -24,7 +24,7 @@ ROLLOUT_FACTOR = 4
 
 
 def diagnose_agent(
-    source: Source, question: Question, *, output: Path | None, from_buffer: bool, versus: Path | None
+    source: Source, question: Question, *, output: Path | None, from_buffer: bool | None, versus: Path | None
 ) -> tuple[list[str], Path]:
     """Load an agent, diagnose its critic, write `diagnosis.json` and the figures.
 
@@ -32,7 +32,8 @@ def diagnose_agent(
         source: which agent.
         question: what is asked.
         output: folder to write to, made if missing; None is `diagnosis` beside the agent.
-        from_buffer: take the states of the saved replay buffer instead of new rollouts.
+        from_buffer: take the states of the saved replay buffer, or of new rollouts; None takes the buffer if
+            there is one.
         versus: run or zip of an agent whose critic loss is compared.
 
     Returns:
@@ -49,10 +50,14 @@ def diagnose_agent(
         heads_of(model)  # an algorithm without a Q-function ends here
         assert isinstance(model, OffPolicyAlgorithm)
         _scale_rewards(agent)
-        if from_buffer:
-            _load_buffer(agent, source)
-        else:
+        saved = _saved_buffer(agent, source)
+        from_buffer = saved.exists() if from_buffer is None else from_buffer
+        if not from_buffer:
             roll_out(model, agent.env, ROLLOUT_FACTOR * question.n_states, question.seed)
+        elif saved.is_dir():
+            load_run_buffer(model, saved, agent.config.n_envs)
+        else:
+            load_pickled_buffer(model, saved)
         if versus is not None:
             other = load_agent(
                 replace(source, path=versus, env=agent.config.env, best=False, checkpoint=None)
@@ -81,14 +86,11 @@ def diagnose_agent(
     return [f"{agent.origin} on {agent.config.env}", *describe(diagnosis)], target
 
 
-def _load_buffer(agent: Agent, source: Source) -> None:
-    """The replay buffer that was saved with the agent."""
-    model = agent.model
-    assert isinstance(model, OffPolicyAlgorithm)
+def _saved_buffer(agent: Agent, source: Source) -> Path:
+    """Where the replay buffer lies, if it was saved: a run's checkpoints, or the pickle beside a zip."""
     if (agent.folder / "config.yml").is_file():
-        load_run_buffer(model, RunFolder.open(agent.folder).checkpoints, agent.config.n_envs)
-    else:
-        load_pickled_buffer(model, source.path.parent / "replay_buffer.pkl")
+        return RunFolder.open(agent.folder).checkpoints
+    return source.path.parent / "replay_buffer.pkl"
 
 
 def _scale_rewards(agent: Agent) -> None:

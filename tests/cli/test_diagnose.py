@@ -45,7 +45,7 @@ model.save_replay_buffer({str(path.with_name("replay_buffer.pkl"))!r})
 
 
 def test_a_run_is_diagnosed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diagnose", str(run), *SIZES]) == 0
+    assert main(["diagnose", str(run), *SIZES, "--rollouts"]) == 0
     out = capsys.readouterr().out
     assert "SAC after 60 steps: SeparableCritic, rank 4; value tables of 40 states × 24 actions" in out
     assert "re-initialised" in out
@@ -64,7 +64,7 @@ def test_a_run_is_diagnosed(run: Path, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_states_of_the_saved_buffer(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["diagnose", str(run), *SIZES, "--buffer", "--versus", str(run), "-o", str(tmp_path / "new")]
+    words = ["diagnose", str(run), *SIZES, "--versus", str(run), "-o", str(tmp_path / "new")]
     assert main(words) == 0
     assert "critic loss over the other agent's on the same transitions: 1" in capsys.readouterr().out
     written = json.loads((tmp_path / "new" / "diagnosis.json").read_text())
@@ -77,10 +77,10 @@ def test_a_zip_from_elsewhere(archive: Path, tmp_path: Path, capsys: pytest.Capt
     assert main(words) == 2
     assert "holds pickled objects" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-    assert main([*words, "--trust"]) == 0
+    assert main([*words, "--trust", "--rollouts"]) == 0
     assert "TD3 after 60 steps: ContinuousCritic, no rank of its own" in capsys.readouterr().out
     assert {path.stem for path in tmp_path.iterdir()} == {*FIGURES, "diagnosis"}
-    assert main([*words, "--trust", "--buffer"]) == 0
+    assert main([*words, "--trust"]) == 0
     assert json.loads((tmp_path / "diagnosis.json").read_text())["states"] == "replay buffer"
 
 
