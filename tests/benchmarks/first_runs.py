@@ -93,6 +93,7 @@ def tabulate(logs: Path, out: Path) -> None:
                 "steps_per_second": round(summary["steps_per_second"], 1),
                 "cpu_seconds": round(summary["cpu_seconds"]),
                 "update": summary["update"],
+                "commit": json.loads((run / "versions.json").read_text())["commit"],
                 "command": " ".join(command_of(Path("logs"), row)),
                 "state": "finished",
             }

@@ -19,6 +19,8 @@ from sna_rl.training.resume import find_start, go_on
 from sna_rl.training.saving import SaveCheckpoints
 from sna_rl.training.train import train
 
+pytestmark = pytest.mark.unhooked
+
 Equal = Callable[[RunFolder, RunFolder], None]
 Curve = Callable[[Path], dict[str, list[tuple[int, float]]]]
 UNLIMITED = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -15,6 +15,8 @@ import pytest
 from sna_rl.cli import main
 from sna_rl.runs import RunFolder
 
+pytestmark = pytest.mark.unhooked
+
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["sna_rl.training.resume"])
 

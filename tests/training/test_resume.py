@@ -21,6 +21,8 @@ from sna_rl.training.lock import locked
 from sna_rl.training.resume import changed_config, find_start, go_on
 from sna_rl.training.train import LOCK, RunResult, train
 
+pytestmark = pytest.mark.unhooked
+
 Equal = Callable[[RunFolder, RunFolder], None]
 NETWORK = {"net_arch": [8], "width": 8, "depth": 1}
 SMALL = {
