@@ -50,7 +50,8 @@ def curve(folder: Path) -> dict[str, list[tuple[int, float]]]:
         for tag in events.Tags()["scalars"]:
             if not tag.startswith(WALL_CLOCK):
                 points.setdefault(tag, []).extend((event.step, event.value) for event in events.Scalars(tag))
-    return points
+    # files of one second and one process are named by a counter: file 10 sorts before file 9
+    return {tag: sorted(values) for tag, values in points.items()}
 
 
 def equal_runs(left: RunFolder, right: RunFolder) -> None:
