@@ -31,12 +31,12 @@ def command(
         str | None, typer.Option(help="Number of seeds, 5 by default, or a list: 10,11,12.")
     ] = None,
     n_timesteps: Annotated[
-        int | None, typer.Option("--n-timesteps", "-n", help="Environment steps a run.")
+        str | None, typer.Option("--n-timesteps", "-n", help="Environment steps a run.")
     ] = None,
     eval_freq: Annotated[
-        int | None, typer.Option(help="Steps between evaluations; by default 20 a run.")
+        str | None, typer.Option(help="Steps between evaluations; by default 20 a run.")
     ] = None,
-    eval_episodes: Annotated[int | None, typer.Option(help="Episodes of an evaluation.")] = None,
+    eval_episodes: Annotated[str | None, typer.Option(help="Episodes of an evaluation.")] = None,
     hyperparams: Annotated[
         list[str] | None,
         typer.Option("--hyperparams", "-params", metavar="K:V", help="Hyperparameters of every arm."),
@@ -62,6 +62,7 @@ def command(
 ) -> None:
     """Compare critics over seeds: runs what isn't finished yet, then reports."""
     from sna_rl.config import merge, parse_pairs, parse_value, read_yaml
+    from sna_rl.config.importables import check_trusted, modules_named
     from sna_rl.training.compare import compare
     from sna_rl.training.pools import make_pool
     from sna_rl.training.results import report_study
@@ -77,9 +78,9 @@ def command(
         "critic": critic,
         "rank": [parse_value(each, "--rank") for each in rank or ()],
         "seeds": _seeds(seeds),
-        "n_timesteps": n_timesteps,
-        "eval_freq": eval_freq,
-        "eval_episodes": eval_episodes,
+        "n_timesteps": None if n_timesteps is None else parse_value(n_timesteps, "n_timesteps"),
+        "eval_freq": None if eval_freq is None else parse_value(eval_freq, "eval_freq"),
+        "eval_episodes": None if eval_episodes is None else parse_value(eval_episodes, "eval_episodes"),
         "hyperparams": merge(data.get("hyperparams", {}), parse_pairs(hyperparams or ())),
         "gym_packages": gym_packages,
         "matched": matched,
@@ -91,6 +92,9 @@ def command(
             [*(algo or []), *(each.replace("/", "-").replace(":", "-") for each in env or [])]
         )
     study = Study.from_dict(data, file or "")
+    trusted = {*(gym_packages or ()), *(each.rpartition(":")[0] for each in env or ())}
+    for config in (cell.config for cell in study.cells()):  # a study file may name no module on its own
+        check_trusted(modules_named(config.env, config.gym_packages), trusted, file or "the study")
     pool = make_pool(jobs, ray)
     words = shlex.join(["sna-rl", *sys.argv[1:]])
     place, n_failed = compare(study, folder, pool, command=words, say=typer.echo, progress=progress)

@@ -30,6 +30,9 @@ NOT_FIELDS = {
     "hyperparams",
     "conf_file",
     "trained_agent",
+    "study",
+    "trial",
+    "storage",
     "override",
     "on_nan",
     "progress",
@@ -76,6 +79,13 @@ def command(
         Path | None,
         _option(HOW, "Go on with this run, in its folder.", "--trained-agent", "-i", metavar="RUN"),
     ] = None,
+    study: Annotated[
+        str | None, _option(HOW, "Take the best trial of this tuning study.", "--study", "--study-name")
+    ] = None,
+    trial: Annotated[
+        int | None, _option(HOW, "With --study: take this trial.", "--trial", "--trial-id", metavar="N")
+    ] = None,
+    storage: Annotated[str | None, _option(HOW, "With --study: its storage, if not its folder.")] = None,
     override: Annotated[
         bool, _option(HOW, "With -i: let its configuration be changed.", "--override")
     ] = False,
@@ -132,6 +142,16 @@ def command(
     }
 
     def attempt() -> RunResult:
+        if study is not None:
+            from sna_rl.training.tune_results import trial_config
+
+            config = trial_config(
+                study, trial, folder=folder or Path("logs"), storage=storage, gym_packages=gym_packages or ()
+            )
+            named = {key: given[key] for key in ("algo", "env") if key in given}
+            return train(config.replace(**named, **fields, **params), **options)
+        if trial is not None or storage is not None:
+            raise UsageError("--trial and --storage belong to a tuning study; name it with --study")
         if trained_agent is None:
             return train(resolve(algo, env, fields, params, conf_file), **options)
         if conf_file is not None:

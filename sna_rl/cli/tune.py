@@ -15,7 +15,7 @@ def command(
     env: flags.Env = None,
     critic: Annotated[str | None, typer.Option(help="Critic to tune; cp by default.")] = None,
     n_timesteps: Annotated[
-        int | None, typer.Option("--n-timesteps", "-n", help="Environment steps a run.")
+        str | None, typer.Option("--n-timesteps", "-n", help="Environment steps a run.")
     ] = None,
     n_trials: Annotated[int, typer.Option(help="Trials of this process.")] = 50,
     max_total_trials: Annotated[
@@ -28,7 +28,7 @@ def command(
     pruner: Annotated[str, typer.Option(help="median, hyperband, halving or none.")] = "median",
     n_startup_trials: Annotated[int, typer.Option(help="Trials drawn at random first.")] = 10,
     n_evaluations: Annotated[int, typer.Option(help="Evaluations of a run, reported to the pruner.")] = 20,
-    eval_episodes: Annotated[int | None, typer.Option(help="Episodes of an evaluation.")] = None,
+    eval_episodes: Annotated[str | None, typer.Option(help="Episodes of an evaluation.")] = None,
     objective: Annotated[
         str, typer.Option(help="auc (area under the evaluation curve), last or best.")
     ] = "auc",
@@ -65,7 +65,7 @@ def command(
     ] = True,
 ) -> None:
     """Tune hyperparameters with Optuna; started on several machines, they share one study."""
-    from sna_rl.config import parse_pairs
+    from sna_rl.config import parse_pairs, parse_value
     from sna_rl.errors import UsageError
     from sna_rl.runs.folder import env_name
     from sna_rl.training.pools import make_pool
@@ -79,8 +79,8 @@ def command(
         raise UsageError(f"--n-evaluations must be at least 1, not {n_evaluations}")
     overrides = {
         "critic": critic,
-        "n_timesteps": n_timesteps,
-        "eval_episodes": eval_episodes,
+        "n_timesteps": None if n_timesteps is None else parse_value(n_timesteps, "n_timesteps"),
+        "eval_episodes": None if eval_episodes is None else parse_value(eval_episodes, "eval_episodes"),
         "env_kwargs": parse_pairs(env_kwargs, "--env-kwargs") if env_kwargs else None,
         "gym_packages": gym_packages,
         "seed": seed,

@@ -282,7 +282,7 @@ def test_command_line_takes_axes_as_repeated_flags(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sna_rl.training.pools.make_pool", lambda jobs, ray: InlinePool(jobs))
-    flags = "--algo dqn --env CartPole-v1 --rank 2 --rank 3 --no-matched --seeds 1 -n 60 --eval-freq 20"
+    flags = "--algo dqn --env CartPole-v1 --rank 2 --rank 3 --no-matched --seeds 1 -n 6e1 --eval-freq 20"
     params = ["-params", "learning_starts:10", "batch_size:8", "policy_kwargs:dict(net_arch=[8], width=8)"]
     words = ["compare", *flags.split(), "--eval-episodes", "1", "-f", str(tmp_path), "--name", "by-flags"]
     assert main([*words, "--no-progress", *params]) == 0

@@ -400,3 +400,27 @@ def test_command_line_tunes_and_says_what_to_train(
     assert main([*words, "--n-trials", "1", "--seeds-per-trial", "2"]) == 2
     assert "was begun with seeds [0], not [0, 1]" in capsys.readouterr().err
     assert main([*words, "--n-evaluations", "0"]) == 2
+
+
+def test_trials_are_trained_again_by_number(
+    tuning: Tuning, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = FakePool()
+    tuned = run(tuning, tmp_path, pool)
+    trained: list[RunConfig] = []
+
+    def remember(config: RunConfig, **options: object) -> None:
+        trained.append(config)
+        raise SnaError("enough")
+
+    monkeypatch.setattr("sna_rl.training.train.train", remember)
+    words = ["train", "--study", "study", "-f", str(tmp_path)]
+    assert main([*words, "--trial", "0"]) == 1
+    assert main(words) == 1
+    assert main([*words, "--trial-id", "1", "-n", "7", "-params", "tau:0.5"]) == 1
+    first, best, changed = trained
+    assert first.to_dict() == {**pool.seen[0], "folder": str(tmp_path)}
+    assert best.rank == tuned.study.best_trial.params["rank"]
+    assert (changed.rank, changed.n_timesteps, changed.hyperparams["tau"]) == (pool.seen[1]["rank"], 7, 0.5)
+    assert main(["train", "--trial", "0", "--algo", "sac", "--env", "Pendulum-v1"]) == 2
+    assert "name it with --study" in capsys.readouterr().err
