@@ -14,6 +14,10 @@ Groups = tuple[tuple[int, ...], ...]
 
 SEPARABLE_CRITICS = ("cp", "tucker", "additive")
 CRITICS = (*SEPARABLE_CRITICS, "spline-joint", "mlp", "mlp-matched", "dueling")
+RANKLESS = ("mlp", "dueling")
+"""Critics that ignore the rank."""
+AUTOMATIC_RANKS = (4, 8, 16, 32, 64)
+"""Ranks that rank "auto" goes through."""
 FACTORS = ("mlp", "linear", "spline")
 INITS = ("scaled", "paper")
 
@@ -30,7 +34,8 @@ class CriticConfig:
             "spline-joint" (splines over a learned map of state and action together: no rank bound),
             "mlp", "mlp-matched" (an MLP with the parameter count of `cp` with the other fields), or
             "dueling" (DQN alone).
-        rank: number of components, an int of at least 1; for "tucker" also one int a mode.
+        rank: number of components, an int of at least 1; for "tucker" also one int a mode; "auto" starts
+            small and follows what two critics agree on (`sna_rl.agents.rank`).
         factor: family of the factors: "mlp", "linear" (one layer and ReLU: the basic form) or "spline".
         width: units of a factor's hidden layers.
         depth: number of hidden layers of a state mode's factor.
@@ -63,7 +68,7 @@ class CriticConfig:
     """
 
     critic: str = "cp"
-    rank: int | Sequence[int] = 32
+    rank: int | Sequence[int] | Literal["auto"] = 32
     factor: str = "mlp"
     width: int = 128
     depth: int = 2
@@ -84,7 +89,9 @@ class CriticConfig:
         check_name("critic", self.critic, CRITICS)
         check_name("factor", self.factor, FACTORS)
         check_name("init", self.init, INITS)
-        if self.critic == "tucker" and isinstance(self.rank, Sequence) and not isinstance(self.rank, str):
+        if self.rank == "auto":
+            self._check_automatic()
+        elif self.critic == "tucker" and isinstance(self.rank, Sequence) and not isinstance(self.rank, str):
             object.__setattr__(self, "rank", tuple(check_int("rank", value, 1) for value in self.rank))
         else:
             check_int("rank", self.rank, 1)
@@ -109,6 +116,19 @@ class CriticConfig:
         _positive("critic_lr_ratio", self.critic_lr_ratio)
         object.__setattr__(self, "state_modes", _groups("state_modes", self.state_modes))
         object.__setattr__(self, "action_modes", _groups("action_modes", self.action_modes))
+
+    def _check_automatic(self) -> None:
+        """The rank that chooses itself is for one product over all modes."""
+        if self.critic not in ("cp", *RANKLESS) or self.order is not None or self.init != "scaled":
+            raise UsageError(
+                "rank 'auto' is for critic 'cp' with order None and init 'scaled', "
+                f"not {self.critic!r}, {self.order} and {self.init!r}; give an int"
+            )
+
+    @property
+    def n_components(self) -> int | Sequence[int]:
+        """Components that the critic has places for; with rank "auto" most of them are off at first."""
+        return AUTOMATIC_RANKS[-1] if isinstance(self.rank, str) else self.rank
 
     @classmethod
     def split(cls, kwargs: Mapping[str, Any]) -> tuple[CriticConfig, dict[str, Any]]:

@@ -10,8 +10,10 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from sna_rl.agents.critic_config import CriticConfig, Groups, mode_columns
+from sna_rl.agents.critic_config import AUTOMATIC_RANKS, CriticConfig, Groups, mode_columns
+from sna_rl.errors import UsageError
 from sna_rl.separable import FactorConfig, InitConfig, SeparableNetwork, n_parameters
+from sna_rl.separable.growing import make_growing
 
 STATE_STD = 1.0
 """Standard deviation of normalised features."""
@@ -94,12 +96,16 @@ def state_action_network(
         The network, and the columns of its modes.
 
     Raises:
-        UsageError: if the config's modes do not fit the columns.
+        UsageError: if the config's modes do not fit the columns, or rank "auto" has one head alone.
     """
+    _check_automatic(config, n_critics)
     columns = _columns(config, features_dim, action_dim)
     stds = (STATE_STD,) * len(columns.state) + (ACTION_STD,) * len(columns.action)
     init = InitConfig(config.init, input_stds=stds)
-    return SeparableNetwork(**_by_columns(config, columns), init=init, n_members=n_critics), columns
+    network = SeparableNetwork(**_by_columns(config, columns), init=init, n_members=n_critics)
+    if config.rank == "auto":
+        make_growing(network, AUTOMATIC_RANKS[0])
+    return network, columns
 
 
 def state_table_network(
@@ -116,8 +122,9 @@ def state_table_network(
         The network, and the columns of its state modes.
 
     Raises:
-        UsageError: if the config's modes do not fit the columns.
+        UsageError: if the config's modes do not fit the columns, or rank "auto" has one head alone.
     """
+    _check_automatic(config, n_critics=1)
     groups = mode_columns("state_modes", config.state_modes, features_dim)
     return SeparableNetwork(**_by_tables(config, groups, action_sizes), init=config.init), groups
 
@@ -134,7 +141,9 @@ def joint_network(config: CriticConfig, n_inputs: int, n_critics: int) -> Separa
         A network whose one mode is all inputs.
     """
     spline = replace(factor_config(config, config.depth), kind="spline")
-    return SeparableNetwork([n_inputs], config.rank, form="additive", factor=spline, n_members=n_critics)
+    return SeparableNetwork(
+        [n_inputs], config.n_components, form="additive", factor=spline, n_members=n_critics
+    )
 
 
 def matched_parameters(config: CriticConfig, features_dim: int, action_dim: int) -> int:
@@ -184,6 +193,13 @@ def _columns(config: CriticConfig, features_dim: int, action_dim: int) -> Column
     )
 
 
+def _check_automatic(config: CriticConfig, n_critics: int) -> None:
+    if config.rank == "auto" and n_critics < 2:
+        raise UsageError(
+            "rank 'auto' needs two critics, to tell what they agree on; give an int, or n_critics=2"
+        )
+
+
 def _by_columns(config: CriticConfig, columns: Columns) -> dict[str, Any]:
     """Arguments of a network whose modes are all groups of columns."""
     sizes = [len(group) for group in (*columns.state, *columns.action)]
@@ -203,7 +219,7 @@ def _by_tables(config: CriticConfig, groups: Groups, action_sizes: Sequence[int]
 def _form(config: CriticConfig) -> dict[str, Any]:
     """Arguments that do not depend on the modes."""
     return {
-        "rank": config.rank,
+        "rank": config.n_components,
         "form": config.critic,
         "orders": config.order if config.critic == "cp" else None,
         "branch_width": config.main_width,

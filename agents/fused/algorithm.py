@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import stable_baselines3
 from gymnasium import spaces
+from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.noise import ActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
@@ -23,6 +24,7 @@ from sna_rl.agents.fused.choice import (
 from sna_rl.agents.fused.replay import CompactReplayBuffer
 from sna_rl.agents.fused.rollout import DirectPolicy, direct_policy
 from sna_rl.agents.fused.update import Update
+from sna_rl.agents.rank import with_rank_control
 from sna_rl.agents.spaces import check_action_space
 from sna_rl.errors import UsageError, suggestion
 from sna_rl.runs import run_name
@@ -130,6 +132,10 @@ class FusedAlgorithm(OffPolicyAlgorithm):
                 self._fused = fused
         return self.update_form
 
+    def rebuild(self) -> None:
+        """Take up networks that were exchanged; the next update is built, and perhaps compiled, anew."""
+        self._fused = self._chosen = self._direct = None
+
     def _choose(self, automatic: str) -> None:
         self._chosen, self._fused = automatic if self.update == "auto" else self.update, None
         reason = obstacle(self)
@@ -150,6 +156,9 @@ class FusedAlgorithm(OffPolicyAlgorithm):
         form = self.choose_update(total_timesteps)
         self._direct = None if form == "reference" else direct_policy(self)
         return super()._setup_learn(total_timesteps, *args, **kwargs)
+
+    def _init_callback(self, callback: Any, progress_bar: bool = False) -> BaseCallback:
+        return super()._init_callback(with_rank_control(self, callback), progress_bar)
 
     def train(self, gradient_steps: int, batch_size: int = 64) -> None:
         """Take gradient updates on batches from the replay buffer.

@@ -52,7 +52,10 @@ RUN_RULES: Final[Mapping[str, Rule]] = {
         "an environment's id such as Pendulum-v1, ALE/Pong-v5 or package:Name-v0",
     ),
     "critic": TEXT,
-    "rank": Rule("an int of at least 1", either(_RANK, listing(_RANK, "ranks", least=1)).accept),
+    "rank": Rule(
+        "an int of at least 1 or 'auto'",
+        either(_RANK, choice("auto"), listing(_RANK, "ranks", least=1)).accept,
+    ),
     "n_timesteps": _COUNT,
     "seed": integer(0, 2**31 - 1),
     "folder": FILLED,

@@ -29,7 +29,8 @@ class RunConfig:
         algo: "sac", "td3" or "dqn".
         env: id of the environment; `package:Name-v0` imports the package first.
         critic: name of the critic.
-        rank: number of components, an int of at least 1; for "tucker" also one int a mode.
+        rank: number of components, an int of at least 1; for "tucker" also one int a mode; "auto" chooses
+            itself.
         n_timesteps: environment steps to train for.
         seed: seed of every random generator, 0 to 2³¹ − 1.
         folder: where run folders are made.
@@ -66,7 +67,7 @@ class RunConfig:
     algo: str
     env: str
     critic: str = "cp"
-    rank: int | tuple[int, ...] = 32
+    rank: int | tuple[int, ...] | str = 32
     n_timesteps: int = 1_000_000
     seed: int = 0
     folder: str = "logs"
@@ -95,7 +96,7 @@ class RunConfig:
                 f"unknown critic {shown(self.critic)} for {self.algo}"
                 f"{suggestion(self.critic, CRITICS[self.algo])}"
             )
-        if self.critic != "tucker":
+        if self.critic != "tucker" and self.rank != "auto":
             integer(1, exact=True).check("rank", self.rank)
         object.__setattr__(self, "hyperparams", self._checked_hyperparams())
         self._check_classes()

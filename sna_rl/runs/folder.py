@@ -11,7 +11,7 @@ from sna_rl.errors import UsageError
 RANKLESS = ("mlp", "additive", "dueling")
 
 
-def run_name(algo: str, critic: str, rank: int | tuple[int, ...] | None) -> str:
+def run_name(algo: str, critic: str, rank: int | tuple[int, ...] | str | None) -> str:
     """Name that tells a run's algorithm, critic and rank apart from every other's.
 
     Args:

@@ -21,6 +21,7 @@ from sna_rl.agents.probe import (
 from sna_rl.errors import UsageError
 from sna_rl.separable.components import weight_spectrum
 from sna_rl.separable.families import Branched, LinearFactor
+from sna_rl.separable.growing import GrowingInteraction
 from sna_rl.training.diagnose_heads import Heads, fresh_heads, heads_of, untrained_mlp
 from sna_rl.training.diagnose_records import Diagnosis, Question, Tables
 from sna_rl.training.diagnose_table import TableReport, read_tables
@@ -127,6 +128,9 @@ def _read(heads: Heads, tables: Tensor, features: Tensor, actions: Tensor, seed:
         critic: Any = heads.module
         with torch.no_grad():
             form = heads.network.bilinear(critic.encode_state(features), critic.encode_action(actions))
+            if isinstance(heads.network.interaction, GrowingInteraction):
+                active = heads.network.interaction.running_mask[0, 0] > 0
+                form = form._replace(left=form.left[..., active], right=form.right[..., active])
     return read_tables(tables, form, seed=seed)
 
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from sna_rl.agents.value_table import pairwise_table
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.separable import SeparableNetwork
+from sna_rl.separable.growing import GrowingInteraction
 
 MLP_WIDTHS = [256, 256]
 """Hidden layers of the untrained MLP that every critic is set beside."""
@@ -76,6 +77,8 @@ class Heads:
         network = self.network
         if network is None:
             return None
+        if isinstance(network.interaction, GrowingInteraction):
+            return network.interaction.n_active
         return min(network.layout.ranks) if network.layout.interacts else 0
 
 

@@ -81,7 +81,7 @@ class Study:
     algo: tuple[str, ...]
     env: Mapping[str, Mapping[str, Any]]
     critic: tuple[str, ...] = ("cp",)
-    rank: tuple[int | tuple[int, ...], ...] = (32,)
+    rank: tuple[int | tuple[int, ...] | str, ...] = (32,)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     layer_norm: bool = True
     max_grad_norm: float | None = 1.0
@@ -196,12 +196,12 @@ class Study:
 
     def _critics(self, algo: str) -> Iterable[tuple[str, Any]]:
         """Critics and ranks of the arms of one algorithm, baselines first."""
-        largest = max(self.rank, key=lambda rank: rank if isinstance(rank, int) else max(rank))
-        largest = largest if isinstance(largest, int) else max(largest)
+        fixed = [rank for rank in self.rank if not isinstance(rank, str)]
+        largest = max((rank if isinstance(rank, int) else max(rank) for rank in fixed), default=32)
         separable = [critic for critic in self.critic if critic not in (BASELINE, MATCHED)]
         wanted: dict[tuple[str, Any], None] = {(BASELINE, 32): None}
         if MATCHED in self.critic:
-            wanted |= dict.fromkeys((MATCHED, rank) for rank in self.rank)
+            wanted |= dict.fromkeys((MATCHED, rank) for rank in fixed or [largest])
         elif self.matched and separable:
             wanted[MATCHED, largest] = None
         for critic in separable:

@@ -200,7 +200,7 @@ def test_flags_and_params_are_checked_too(zoo: Path, tmp_path: Path) -> None:
         resolve("sac", "Pendulum-v1", {}, {"gamma": 2}, defaults=lambda algo: zoo)
     with pytest.raises(UsageError, match=r"^-params: algo is given by the flag --algo, not here"):
         resolve("sac", "Pendulum-v1", {}, {"algo": "td3"}, defaults=lambda algo: zoo)
-    with pytest.raises(UsageError, match=r"^rank must be an int of at least 1, not 'big' \(str\)"):
+    with pytest.raises(UsageError, match=r"^rank must be an int of at least 1 or 'auto', not 'big' \(str\)"):
         run(zoo, rank="big")
     with pytest.raises(UsageError, match=r"^unknown algorithm 'sca'; did you mean 'sac'\?"):
         resolve("sca", "Pendulum-v1", defaults=lambda algo: zoo)

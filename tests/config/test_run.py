@@ -28,9 +28,17 @@ def test_rank_must_be_a_whole_number_of_at_least_one(rank: Any) -> None:
         RunConfig("sac", "Pendulum-v1", rank=rank)
 
 
+def test_a_rank_may_choose_itself() -> None:
+    config = RunConfig("sac", "Pendulum-v1", rank="auto")
+    assert RunConfig.from_dict(parse_yaml(config.to_yaml(), "config.yml")) == config
+    assert config.policy_kwargs["rank"] == "auto"
+
+
 def test_only_tucker_takes_ranks() -> None:
     assert RunConfig("sac", "Pendulum-v1", critic="tucker", rank=(8, 4)).rank == (8, 4)
-    with pytest.raises(UsageError, match=r"rank must be an int of at least 1, not \[8, 0\] \(list\)"):
+    with pytest.raises(
+        UsageError, match=r"rank must be an int of at least 1 or 'auto', not \[8, 0\] \(list\)"
+    ):
         RunConfig("sac", "Pendulum-v1", critic="tucker", rank=(8, 0))
 
 

@@ -37,6 +37,7 @@ AGENTS: dict[str, tuple[Any, str, str, dict[str, Any]]] = {
     "cp": (own.SAC, "SNAPolicy", "Pendulum-v1", {"rank": 8, "width": 16, **NET}),
     "linear": (own.SAC, "SNAPolicy", "Pendulum-v1", {"rank": 8, "factor": "linear", **NET}),
     "spline": (own.SAC, "SNAPolicy", "Pendulum-v1", {"rank": 8, "factor": "spline", **NET}),
+    "auto": (own.SAC, "SNAPolicy", "Pendulum-v1", {"rank": "auto", "width": 16, **NET}),
     "tucker": (own.TD3, "SNAPolicy", "Pendulum-v1", {"critic": "tucker", "rank": 4, "width": 16, **NET}),
     "spline-joint": (own.SAC, "SNAPolicy", "Pendulum-v1", {"critic": "spline-joint", "rank": 8, **NET}),
     "mlp-matched": (own.SAC, "SNAPolicy", "Pendulum-v1", {"critic": "mlp-matched", "rank": 8, **NET}),
@@ -104,6 +105,14 @@ def test_an_untrained_critic_of_every_family_is_not_known(name: str) -> None:
     assert again.verdict.kind == "not known", again.verdict
     assert "verdict: not known" in describe(diagnosis)[-1]
     json.dumps(diagnosis.to_dict(), allow_nan=False)
+
+
+def test_components_that_are_switched_off_do_not_count() -> None:
+    diagnosis, _ = diagnose(agent("auto"), SMALL)
+    assert diagnosis.rank == 4
+    components = diagnosis.heads[0].supported.components
+    assert components is not None
+    assert (components.n_components, components.dead) == (4, 0)
 
 
 def test_an_additive_critic_reads_zero() -> None:
