@@ -10,8 +10,9 @@ from typing import Any
 
 from sna_rl.errors import SnaError
 from sna_rl.runs.atomic import atomic_folder, remove_leftovers, write_json
+from sna_rl.runs.files import read_json
 from sna_rl.runs.ring import RingLog, digest, remove_unused
-from sna_rl.runs.tree import read_json, read_tree, write_tree
+from sna_rl.runs.tree import read_tree, write_tree
 
 STATE = "state"
 CHECKSUMS = "checksums.json"
@@ -66,7 +67,7 @@ class Checkpoint:
             sums = read_json(self.path / CHECKSUMS)
             for name in (f"{STATE}.json", f"{STATE}.safetensors"):
                 file = self.path / name
-                if file.is_symlink() or not file.is_file() or digest(file) != sums[name]:
+                if file.is_symlink() or digest(file) != sums[name]:
                     return f"{name} does not have its checksum"
             damaged = self.ring(self.read()).damaged()
         except (SnaError, OSError, KeyError, TypeError) as error:

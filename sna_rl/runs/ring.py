@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sna_rl.errors import SnaError
 from sna_rl.runs.atomic import atomic_write, remove_leftovers
+from sna_rl.runs.files import check_file
 from sna_rl.runs.tree import arrays_to_bytes, read_arrays
 
 MAX_ROWS = 65_536
@@ -37,8 +38,10 @@ def digest(path: Path) -> str:
         path: the file.
 
     Raises:
+        SnaError: if it is missing, no regular file, or larger than 8 GiB.
         OSError: if it can't be read.
     """
+    check_file(path)
     checksum = blake2b(digest_size=DIGEST_BYTES)
     with open(path, "rb") as file:
         while block := file.read(2**20):
@@ -167,7 +170,11 @@ class RingLog:
         """Name of the first file that is missing or altered; None where all are whole."""
         for segment in self.segments:
             path = self.folder / segment.file
-            if not path.is_file() or path.is_symlink() or digest(path) != segment.digest:
+            try:
+                whole = not path.is_symlink() and digest(path) == segment.digest
+            except (SnaError, OSError):
+                whole = False
+            if not whole:
                 return segment.file
         return None
 

@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
 from sna_rl.errors import SnaError
+from sna_rl.runs.files import DAMAGE, check_file, read_json
 
 ARRAY = "$array"
 TUPLE = "$tuple"
 MAX_DEPTH = 32
-MAX_JSON_BYTES = 64 * 2**20
 
 
 def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]]) -> bytes:
@@ -42,9 +42,10 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     Raises:
         SnaError: if it is missing, truncated, or no safetensors file.
     """
+    check_file(path)
     try:
         return load_file(path)
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError, MemoryError, OverflowError) as error:
+    except (*DAMAGE, SafetensorError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise SnaError(f"{str(path)!r} can't be read as safetensors: {reason}") from error
 
@@ -93,29 +94,6 @@ def read_tree(folder: Path, name: str) -> Any:
         return _join(structure, arrays, MAX_DEPTH)
     except (KeyError, TypeError) as error:
         raise SnaError(f"{str(folder)!r} does not hold a saved state: {error}") from error
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file of bounded size.
-
-    Args:
-        path: the file.
-
-    Returns:
-        What it holds.
-
-    Raises:
-        SnaError: if it is missing, larger than 64 MiB, nested too deeply, or no JSON.
-    """
-    try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise SnaError(
-                f"{str(path)!r} is larger than {MAX_JSON_BYTES >> 20} MiB; no such file was written here"
-            )
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise SnaError(f"{str(path)!r} can't be read as JSON: {reason}") from error
 
 
 def _split(tree: Any, path: str, arrays: dict[str, NDArray[Any]]) -> Any:

@@ -16,6 +16,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.vec_env import VecEnv
 
 from sna_rl.errors import SnaError, UsageError, require, suggestion
+from sna_rl.runs.files import check_file
 from sna_rl.training.environments import describe_space, first_line
 
 ALGORITHMS = {
@@ -72,6 +73,7 @@ def read_archive(path: Path) -> Archive:
     Raises:
         SnaError: if it is damaged, no agent of Stable-Baselines3, or grows too large when unpacked.
     """
+    check_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
             held = sum(item.file_size for item in archive.infolist())

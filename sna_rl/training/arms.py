@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from sna_rl.config import read_yaml
-from sna_rl.errors import UsageError
+from sna_rl.errors import SnaError, UsageError
+from sna_rl.runs.files import MAX_JSON_BYTES, MAX_NPZ_BYTES, check_file, read_json, read_npz
 from sna_rl.training.statistics import Array
 
 N_BINS = 50
@@ -172,7 +172,8 @@ def _zoo(place: Path) -> tuple[str, Run]:
     env, seed = re.sub(r"_\d+$", "", place.name), None
     for args in place.glob("*/args.yml"):
         env = args.parent.name
-        match = re.search(r"- seed\s+- (\d+)", args.read_text(encoding="utf-8"))
+        check_file(args, MAX_JSON_BYTES)
+        match = re.search(r"- seed\s+- (\d+)", args.read_text(encoding="utf-8", errors="replace"))
         seed = int(match[1]) if match else None
     return place.parent.name, Run(env, seed, steps, returns, place)
 
@@ -182,7 +183,8 @@ def _monitored(place: Path, files: Iterable[Path]) -> tuple[str, Run] | None:
     episodes: list[tuple[float, int, float]] = []
     env = place.name
     for path in files:
-        with path.open(encoding="utf-8") as file:
+        check_file(path, MAX_NPZ_BYTES)
+        with path.open(encoding="utf-8", errors="replace") as file:
             header = file.readline()
             try:
                 env = str(json.loads(header.removeprefix("#")).get("env_id") or env)
@@ -229,10 +231,10 @@ def _binned(ends: Array, returns: Array) -> tuple[Array, Array]:
 def _evaluations(path: Path) -> tuple[Array, Array]:
     """Steps and mean returns of an `evaluations.npz`."""
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
-            steps = np.asarray(data["timesteps"], dtype=np.float64)
-            return steps, np.asarray(data["results"], dtype=np.float64).reshape(len(steps), -1).mean(axis=1)
-    except (OSError, KeyError, ValueError, BadZipFile) as error:
+        data = read_npz(path)
+        steps = np.asarray(data["timesteps"], dtype=np.float64)
+        return steps, np.asarray(data["results"], dtype=np.float64).reshape(len(steps), -1).mean(axis=1)
+    except (SnaError, KeyError, ValueError, TypeError) as error:
         raise UsageError(
             f"evaluations {str(path)!r} can't be read; they are missing or damaged: {error}"
         ) from error
@@ -240,13 +242,11 @@ def _evaluations(path: Path) -> tuple[Array, Array]:
 
 def _summary(folder: Path) -> dict[str, Any]:
     """What `summary.json` holds, nothing where there is none."""
-    try:
-        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except ValueError as error:
-        raise UsageError(f"{str(folder / 'summary.json')!r} is damaged: {error}") from error
-    return dict(summary)
+    path = folder / "summary.json"
+    summary = read_json(path) if path.exists() else {}
+    if not isinstance(summary, dict):
+        raise UsageError(f"{str(path)!r} is damaged: it holds no mapping")
+    return summary
 
 
 def _settings(runs: Iterable[Run]) -> dict[str, Any]:

@@ -75,6 +75,7 @@ class Evaluate(EveryMultiple):
         self.returns: list[tuple[float, ...]] = []
         self.lengths: list[tuple[int, ...]] = []
         self.successes: list[tuple[bool, ...]] = []
+        self._is_written = True
 
     @property
     def last_return(self) -> float | None:
@@ -97,6 +98,7 @@ class Evaluate(EveryMultiple):
         self.returns.append(result.returns)
         self.lengths.append(result.lengths)
         self.successes.append(result.successes)
+        self._is_written = False
         with tolerate_full_disk(self.folder.path):
             self._write()
         self.logger.record("eval/mean_reward", result.mean)
@@ -113,6 +115,11 @@ class Evaluate(EveryMultiple):
                 )
         return self.stop_at is None or result.mean < self.stop_at
 
+    def _on_training_end(self) -> None:
+        """Write what found no room before; a disk that is full to the end fails the run."""
+        if not self._is_written:
+            self._write()
+
     def _write(self) -> None:
         """Write every evaluation so far in the RL Zoo's form."""
         told: dict[str, Any] = {"successes": self.successes} if all(self.successes) else {}
@@ -124,6 +131,7 @@ class Evaluate(EveryMultiple):
                 ep_lengths=self.lengths,
                 **told,
             )
+        self._is_written = True
 
 
 class ShowProgress(BaseCallback):

@@ -21,6 +21,7 @@ from sna_rl.agents.plain import decode, load_own_state
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs import atomic_write
 from sna_rl.runs.checkpoints import Checkpoint
+from sna_rl.runs.files import DAMAGE, check_file
 from sna_rl.training.environments import describe_space, first_line
 
 POLICY = "policy/"
@@ -68,12 +69,14 @@ def load_tensors(path: Path, model: BaseAlgorithm) -> None:
         UsageError: if it was trained on other spaces; both are shown.
         SnaError: if the file is absent, damaged, or fits another agent.
     """
+    if path.exists():
+        check_file(path)
     try:
         with safe_open(path, "pt") as file:
             about = dict(json.loads((file.metadata() or {}).get(ABOUT, "{}")))
             held = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
         n_timesteps = int(about.pop("n_timesteps", 0))
-    except (OSError, SafetensorError, ValueError, TypeError, RecursionError) as error:
+    except (*DAMAGE, SafetensorError, RecursionError) as error:
         reason = (
             "is no whole file of tensors" if path.exists() else "is absent; the run ended before it saved"
         )

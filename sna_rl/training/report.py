@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sna_rl.errors import SnaError
 from sna_rl.runs import atomic_write
+from sna_rl.runs.files import read_json
 from sna_rl.training.analysis import Analysis
 from sna_rl.training.arms import Arm
 from sna_rl.training.figures import charts, styles
@@ -107,8 +108,8 @@ def _versions(arms: Sequence[Arm]) -> str:
     values: dict[str, dict[str, None]] = {}
     for run in (run for arm in arms for run in arm.runs):
         try:
-            told: Mapping[str, Any] = json.loads((run.folder / "versions.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+            told: Mapping[str, Any] = dict(read_json(run.folder / "versions.json"))
+        except (SnaError, TypeError, ValueError):
             continue
         for key, value in told.items():
             values.setdefault(key, {})[str(value)] = None

@@ -15,7 +15,7 @@ from sna_rl.config import RunConfig, diff
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs import RunFolder, remove_leftovers, versions
 from sna_rl.runs.checkpoints import Checkpoints
-from sna_rl.runs.tree import read_json
+from sna_rl.runs.files import read_json
 from sna_rl.training.checkpoint import check_fit
 from sna_rl.training.guard import NumericalError
 from sna_rl.training.lock import locked
@@ -77,11 +77,18 @@ def find_start(folder: RunFolder, config: RunConfig, say: Callable[[str], None] 
 
     Raises:
         UsageError: if there is nothing left to do.
+        SnaError: if there are checkpoints, but none is whole.
     """
     done = _finished_steps(folder)
     if done >= config.n_timesteps:
         raise UsageError(f"run {str(folder.path)!r} has its {done:,} steps; more need -n above that")
-    checkpoint = Checkpoints(folder.checkpoints).newest(say)
+    checkpoints = Checkpoints(folder.checkpoints)
+    checkpoint = checkpoints.newest(say)
+    if checkpoint is None and checkpoints.all():
+        raise SnaError(
+            f"run {str(folder.path)!r} has no checkpoint that is whole; without its folder checkpoints it "
+            "begins at step 0"
+        )
     if checkpoint is not None:
         extra = checkpoint.read().get("extra", {})
         known = {

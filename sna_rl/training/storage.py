@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 import zlib
@@ -14,11 +15,13 @@ from typing import Final
 import optuna
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock, JournalFileSymlinkLock
+from optuna.storages.journal._file import get_lock_file
 from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sna_rl.errors import MissingExtraError, SnaError, UsageError
+from sna_rl.runs.files import check_file
 from sna_rl.training.lock import locked
 
 JOURNAL: Final = "journal.log"
@@ -28,6 +31,7 @@ LOCKS: Final = {
     "mysql": ("SELECT GET_LOCK(:key, -1)", "SELECT RELEASE_LOCK(:key)"),
 }
 TRIES: Final = 5
+MAX_JOURNAL_BYTES: Final = 2**30
 
 
 @dataclass(frozen=True)
@@ -101,13 +105,31 @@ def open_storage(given: str | None, folder: Path) -> Storage:
 
 def _journal(path: Path) -> Storage:
     """Journal file with a lock that works on its system: links need a privilege on Windows."""
+    if path.exists():
+        check_file(path, MAX_JOURNAL_BYTES)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = JournalFileOpenLock if sys.platform == "win32" else JournalFileSymlinkLock
+        if path.exists() and path.stat().st_size:
+            with get_lock_file(lock(str(path))):
+                _check_last_line(path)
         backend = JournalStorage(JournalFileBackend(str(path), lock_obj=lock(str(path))))
-    except (OSError, ValueError) as error:
+        backend.get_all_studies()  # reads the file, so that damage shows here
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SnaError(f"storage {str(path)!r} can't be opened: {error}") from error
     return Storage(backend, path.with_suffix(".lock"))
+
+
+def _check_last_line(path: Path) -> None:
+    """Refuse half a line at the end: Optuna would write its next one behind it and lose both.
+
+    Raises:
+        ValueError: if the file doesn't end with a whole line.
+    """
+    with path.open("rb") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\n":
+            raise ValueError("it ends in half a line; if it is a journal of Optuna, cut that line off")
 
 
 def _database(given: str) -> Storage:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from sna_rl.config import RunConfig
 from sna_rl.errors import UsageError
+from sna_rl.runs.files import read_json
 from sna_rl.runs.folder import env_name
 from sna_rl.training.arms import Arm, Failure, Run, read_arms, read_run
 from sna_rl.training.study import Cell, Study
@@ -55,10 +55,8 @@ class StudyFolder:
 
     def measured(self) -> Costs:
         """Measured costs, empty before the first measurement."""
-        try:
-            return dict(json.loads((self.path / MEASURED).read_text(encoding="utf-8")))
-        except FileNotFoundError:
-            return {}
+        path = self.path / MEASURED
+        return dict(read_json(path)) if path.exists() else {}
 
     def log(self, cell: Cell) -> Path:
         """File with what the process of a cell printed."""
@@ -84,7 +82,7 @@ class StudyFolder:
             if is_finished(path):
                 runs.setdefault(cell.arm, []).append(read_run(path))
             elif self.failure(cell).is_file():
-                reason = json.loads(self.failure(cell).read_text(encoding="utf-8"))["reason"]
+                reason = read_json(self.failure(cell))["reason"]
                 failed.setdefault(cell.arm, []).append(Failure(cell.config.env, cell.config.seed, reason))
         differs = study.differs_in()
         arms = [
@@ -104,10 +102,8 @@ class StudyFolder:
 
 def read_spectrum(path: Path) -> list[float]:
     """Singular values that a cell's process left in its run folder, none where it left none."""
-    try:
-        return list(json.loads((path / SPECTRUM).read_text(encoding="utf-8"))["singular_values"])
-    except FileNotFoundError:
-        return []
+    spectrum = path / SPECTRUM
+    return list(read_json(spectrum)["singular_values"]) if spectrum.exists() else []
 
 
 def is_finished(path: Path) -> bool:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from sna_rl.errors import SnaError
-from sna_rl.runs.tree import read_arrays, read_json, read_tree, write_tree
+from sna_rl.runs.files import read_json
+from sna_rl.runs.tree import read_arrays, read_tree, write_tree
 
 KEYS = st.text(max_size=5).filter(lambda key: not key.startswith("$"))
 DTYPES = st.sampled_from([np.float32, np.float64, np.uint8, np.uint32, np.int64, np.bool_])
