@@ -191,7 +191,7 @@ def test_full_disk_fails_the_cell_and_keeps_earlier_results(
     def full(*arguments: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("sna_rl.training.callbacks.atomic_write", full)
+    monkeypatch.setattr("sna_rl.training.train.write_json", full)
     with pytest.raises(OSError, match="No space left"):
         run_cell(study().cells()[-1].config.to_dict(), "dqn-cp-r2", str(place.runs), "")
     assert not is_finished(study().cells()[-1].path(place.runs))
