@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sna_rl.errors import SnaError
+
 _told: set[Path] = set()
 
 
@@ -36,3 +38,25 @@ def tolerate_full_disk(folder: Path) -> Iterator[None]:
                 file=sys.stderr,
                 flush=True,
             )
+
+
+@contextmanager
+def no_room_is_an_error(folder: Path) -> Iterator[None]:
+    """Fail in one sentence where the end of a run can't be written.
+
+    Args:
+        folder: the run folder, named in the message.
+
+    Yields:
+        Nothing.
+
+    Raises:
+        SnaError: for an OSError in the block.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise SnaError(
+            f"the end of the run can't be written to {str(folder)!r} ({error.strerror or error}); "
+            "make room, and train -i on that folder ends it"
+        ) from error

@@ -12,7 +12,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv, sync_envs_normalization
 
 from sna_rl.runs import Progress, RunFolder, atomic_write
-from sna_rl.runs.disk import tolerate_full_disk
+from sna_rl.runs.disk import no_room_is_an_error, tolerate_full_disk
 from sna_rl.training.evaluate import run_episodes
 from sna_rl.training.models import save_model
 
@@ -118,7 +118,8 @@ class Evaluate(EveryMultiple):
     def _on_training_end(self) -> None:
         """Write what found no room before; a disk that is full to the end fails the run."""
         if not self._is_written:
-            self._write()
+            with no_room_is_an_error(self.folder.path):
+                self._write()
 
     def _write(self) -> None:
         """Write every evaluation so far in the RL Zoo's form."""

@@ -14,9 +14,10 @@ from stable_baselines3.common.callbacks import BaseCallback
 from sna_rl.agents import DQN, SAC, TD3
 from sna_rl.agents.metrics import RankMetrics
 from sna_rl.config import RunConfig, named_items
-from sna_rl.errors import SnaError, UsageError
+from sna_rl.errors import UsageError
 from sna_rl.runs import Progress, RunFolder, atomic_write, env_name, run_name, versions, write_json
 from sna_rl.runs.checkpoints import Checkpoints
+from sna_rl.runs.disk import no_room_is_an_error
 from sna_rl.training.build import build, n_parameters, updates_per_step
 from sna_rl.training.callbacks import Evaluate, ShowProgress, recent_return
 from sna_rl.training.environments import first_line, make_vec_env
@@ -230,13 +231,8 @@ class Training:
             SnaError: if the disk is full.
         """
         folder = self.folder
-        try:
+        with no_room_is_an_error(folder.path):
             save_model(self.model, folder.model_zip, folder.model_tensors, folder.vecnormalize_pkl)
-        except OSError as error:
-            raise SnaError(
-                f"the agent can't be written to {str(folder.path)!r} ({error.strerror or error}); "
-                "make room, and train -i on that folder ends the run"
-            ) from error
 
     def learn(self, progress: bool = True, callbacks: Sequence[BaseCallback] = ()) -> RunResult:
         """Train to the end, save, and write `summary.json`.
