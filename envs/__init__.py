@@ -34,7 +34,7 @@ __all__ = [
     "observation_groups",
 ]
 
-gymnasium.register("SNA/LQR-v0", entry_point="sna_rl.envs.lqr:LQREnv", max_episode_steps=50)
+gymnasium.register("SNA/LQR-v0", entry_point="sna_rl.envs.lqr:LQREnv", max_episode_steps=25)
 gymnasium.register(
     "SNA/LowRankMDP-v0", entry_point="sna_rl.envs.low_rank_mdp:LowRankMDPEnv", max_episode_steps=100
 )

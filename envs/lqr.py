@@ -38,7 +38,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
     Reward: −(sᵀ Q_c s + aᵀ R_c a) with R_c = action_cost · I and
     Q_c = I − γ 0.81 I + γ² AᵀB (R_c + γ BᵀB)⁻¹ BᵀA, both positive definite: at most 0, unbounded below.
-    Start: s ~ N(0, I). End: never terminated; `gymnasium.make` truncates after 50 steps, and the value at a
+    Start: s ~ N(0, I). End: never terminated; `gymnasium.make` truncates after 25 steps, and the value at a
     truncation is to be bootstrapped. Termination would change Q*.
 
     Known Q and its rank: with these costs the discounted Riccati equation has the solution I, so
@@ -86,7 +86,7 @@ class LQREnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         action_dim: int = 6,
         rank: int = 3,
         gamma: float = 0.95,
-        noise_std: float = 0.3,
+        noise_std: float = 0.1,
         action_cost: float = 1.0,
         model_seed: int = 0,
         render_mode: str | None = None,

@@ -60,7 +60,7 @@ def test_a_pickled_copy_goes_on_like_the_original(env_id: str) -> None:
             np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.parametrize(("env_id", "limit"), [("SNA/LQR-v0", 50), ("SNA/LowRankMDP-v0", 100)])
+@pytest.mark.parametrize(("env_id", "limit"), [("SNA/LQR-v0", 25), ("SNA/LowRankMDP-v0", 100)])
 def test_time_limits_truncate(env_id: str, limit: int) -> None:
     env = gymnasium.make(env_id)
     env.reset(seed=0)
