@@ -10,6 +10,7 @@ import argparse
 import csv
 import json
 import os
+import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 SEED = 100
 CHEETAH = "--env HalfCheetah-v5 -n 100000 --eval-freq 10000 --eval-episodes 5"
@@ -38,6 +40,14 @@ ROWS = {
     "dqn cp, CartPole-v1": f"--algo dqn --critic cp {CARTPOLE}",
     "dqn cp, LunarLander-v3": f"--algo dqn --critic cp {LANDER}",
 }
+
+
+METRICS = (
+    "separable/effective_rank",
+    "separable/energy_rank_99",
+    "separable/interaction_share",
+    "time/metrics_share",
+)
 
 
 def folder_of(logs: Path, row: str) -> Path:
@@ -71,6 +81,17 @@ def train(logs: Path, row: str) -> None:
         )
 
 
+def last_metrics(run: Path) -> dict[str, float | str]:
+    """Last value of each of `METRICS` that a run logged, by the metric's own name."""
+    (file,) = run.glob("events.out.tfevents.*")
+    events = EventAccumulator(str(file))
+    events.Reload()
+    logged = events.Tags()["scalars"]
+    return {
+        tag.split("/")[1]: round(events.Scalars(tag)[-1].value, 4) if tag in logged else "" for tag in METRICS
+    }
+
+
 def tabulate(logs: Path, out: Path) -> None:
     """Write table.csv, versions.json and curves.png from the finished rows."""
     out.mkdir(parents=True, exist_ok=True)
@@ -79,7 +100,9 @@ def tabulate(logs: Path, out: Path) -> None:
     for row in ROWS:
         run = finished(logs, row)
         if run is None:
-            lines.append({"row": row, "command": " ".join(command_of(Path("logs"), row)), "state": "not run"})
+            lines.append(
+                {"row": row, "command": shlex.join(command_of(Path("logs"), row)), "state": "not run"}
+            )
             continue
         summary = json.loads((run / "summary.json").read_text())
         with np.load(run / "evaluations.npz") as evaluations:
@@ -92,9 +115,10 @@ def tabulate(logs: Path, out: Path) -> None:
                 **{point: at.get(point, "") for point in ("20k", "40k", "50k", "60k", "80k", "100k")},
                 "steps_per_second": round(summary["steps_per_second"], 1),
                 "cpu_seconds": round(summary["cpu_seconds"]),
+                **last_metrics(run),
                 "update": summary["update"],
                 "commit": json.loads((run / "versions.json").read_text())["commit"],
-                "command": " ".join(command_of(Path("logs"), row)),
+                "command": shlex.join(command_of(Path("logs"), row)),
                 "state": "finished",
             }
         )
