@@ -61,7 +61,7 @@ class RunConfig:
         >>> RunConfig("sac", "Pendulum-v1", rank=0)
         Traceback (most recent call last):
         ...
-        sna_rl.errors.UsageError: rank must be an int of at least 1, not 0 (int)
+        sna_rl.errors.UsageError: rank must be an int of at least 1 or 'auto', not 0 (int)
     """
 
     algo: str
