@@ -91,7 +91,7 @@ def test_two_processes_on_one_postgresql_never_exceed_the_total(postgres: str, t
     assert len({trial.params["learning_rate"] for trial in trials}) == 8
 
 
-CLUSTER = """
+CLUSTER = '''
 import os, sys, time
 from pathlib import Path
 os.environ.update(RAY_USAGE_STATS_ENABLED="0", RAY_AUTH_MODE="disabled")
@@ -105,9 +105,18 @@ cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_
 lost = cluster.add_node(num_cpus=1)
 pool = RayPool(cluster.address)
 assert pool.slots == 2, pool.slots
-script = "echo $$ >> {0}.started; while [ ! -e {1} ]; do sleep 0.1; done; echo done >> {0}.ended"
+script = """
+import os, time
+from pathlib import Path
+with open("{0}.started", "a") as file:
+    print(os.getpid(), file=file)
+while not Path("{1}").exists():
+    time.sleep(0.1)
+with open("{0}.ended", "a") as file:
+    print("done", file=file)
+"""
 units = [
-    Unit(f"cell {n}", "subprocess:call", {"args": ["sh", "-c", text]}, folder / "log")
+    Unit(f"cell {n}", "timeit:timeit", {"stmt": text, "number": 1}, folder / "log")
     for n, text in enumerate(script.format(folder / str(n), folder / "go") for n in range(4))
 ]
 names = []
@@ -117,6 +126,9 @@ def lose():
     while len(list(folder.glob("*.started"))) < 2:
         time.sleep(0.1)
     cluster.remove_node(lost, allow_graceful=False)
+    pids = [path.read_text().strip() for path in folder.glob("*.started")]
+    while all(Path("/proc", pid).exists() for pid in pids):
+        time.sleep(0.1)
     (folder / "go").touch()
 threading.Thread(target=lose).start()
 for outcome in outcomes:
@@ -126,7 +138,7 @@ assert sorted(names) == [f"cell {n}" for n in range(4)], names
 ray.shutdown()
 cluster.shutdown()
 print("complete")
-"""
+'''
 
 
 @pytest.mark.slow
@@ -145,4 +157,6 @@ def test_ray_cluster_that_loses_a_worker_completes_every_cell_once(tmp_path: Pat
         env=os.environ | {"OMP_NUM_THREADS": "1", "HOME": str(tmp_path)},
     )
     assert ran.stdout.endswith("complete\n"), ran.stderr[-3000:]
-    assert {path.name for path in tmp_path.glob("*.ended")} == {f"{n}.ended" for n in range(4)}
+    ended = {path.name: path.read_text() for path in tmp_path.glob("*.ended")}
+    assert ended == {f"{n}.ended": "done\n" for n in range(4)}
+    assert sum(len(path.read_text().split()) for path in tmp_path.glob("*.started")) == 5
