@@ -46,13 +46,13 @@ def postgres() -> Iterator[str]:
     if POSTGRES is None or importlib.util.find_spec("psycopg") is None:
         pytest.skip("no PostgreSQL server or no psycopg here")
     folder = Path(tempfile.mkdtemp(prefix="sna-rl-pg-", dir="/tmp"))
-    as_user = ["runuser", "-u", "postgres", "--"] if os.getuid() == 0 else []
-    if as_user:
-        shutil.chown(folder, "postgres")
+    user = "postgres" if os.getuid() == 0 else None  # the server refuses to run as root
+    if user:
+        shutil.chown(folder, user)
     data = str(folder / "data")
 
     def call(*words: str) -> None:
-        subprocess.run([*as_user, *words], check=True, cwd="/", stdout=subprocess.DEVNULL)
+        subprocess.run(words, check=True, cwd="/", user=user, group=user, stdout=subprocess.DEVNULL)
 
     try:
         call(f"{POSTGRES}/initdb", "-D", data, "-U", "sna", "-A", "trust", "--no-sync")
