@@ -63,10 +63,10 @@ def command(
     """Compare critics over seeds: runs what isn't finished yet, then reports."""
     from sna_rl.config import merge, parse_pairs, parse_value, read_yaml
     from sna_rl.config.importables import check_trusted, modules_named
-    from sna_rl.training.compare import compare
-    from sna_rl.training.pools import make_pool
-    from sna_rl.training.results import report_study
-    from sna_rl.training.study import Study, find_study
+    from sna_rl.training.studies.compare import compare
+    from sna_rl.training.studies.pools import make_pool
+    from sna_rl.training.studies.results import report_study
+    from sna_rl.training.studies.study import Study, find_study
 
     data: dict[str, Any] = {}
     if file is not None:

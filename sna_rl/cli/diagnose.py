@@ -45,8 +45,8 @@ def command(
 ) -> None:
     """Read the rank of a critic off its value tables: any run, or any zip of Stable-Baselines3 (--trust)."""
     given = dict(locals())  # every flag under its name
-    from sna_rl.training.diagnose_records import Question
-    from sna_rl.training.diagnose_source import diagnose_agent
+    from sna_rl.training.diagnose.records import Question
+    from sna_rl.training.diagnose.source import diagnose_agent
 
     question = Question(states, actions, rank, seed)
     lines, target = diagnose_agent(

@@ -28,8 +28,8 @@ def command(
     ] = None,
 ) -> None:
     """Write HTML, Markdown, PNG and CSV of a study or of runs found in a folder."""
-    from sna_rl.training.results import report_folder, report_study
-    from sna_rl.training.study_folder import STUDY, StudyFolder
+    from sna_rl.training.studies.results import report_folder, report_study
+    from sna_rl.training.studies.study_folder import STUDY, StudyFolder
 
     further: dict[str, Path] = {}
     for entry in add or ():

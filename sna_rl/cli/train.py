@@ -143,7 +143,7 @@ def command(
 
     def attempt() -> RunResult:
         if study is not None:
-            from sna_rl.training.tune_results import trial_config
+            from sna_rl.training.tuning.results import trial_config
 
             config = trial_config(
                 study, trial, folder=folder or Path("logs"), storage=storage, gym_packages=gym_packages or ()

@@ -68,11 +68,11 @@ def command(
     from sna_rl.config import parse_pairs, parse_value
     from sna_rl.errors import UsageError
     from sna_rl.runs.folder import env_name
-    from sna_rl.training.pools import make_pool
-    from sna_rl.training.search import Space, packaged_space
-    from sna_rl.training.tune import tune
-    from sna_rl.training.tune_results import write_results
-    from sna_rl.training.tuning import Tuning
+    from sna_rl.training.studies.pools import make_pool
+    from sna_rl.training.tuning.results import write_results
+    from sna_rl.training.tuning.search import Space, packaged_space
+    from sna_rl.training.tuning.settings import Tuning
+    from sna_rl.training.tuning.tune import tune
     from sna_rl.zoo_configs import resolve
 
     if n_evaluations < 1:

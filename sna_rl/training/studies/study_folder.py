@@ -1,0 +1,121 @@
+"""A study on the disk: its runs, what failed, what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sna_rl.config import RunConfig
+from sna_rl.errors import UsageError
+from sna_rl.runs.files import read_json
+from sna_rl.runs.folder import env_name
+from sna_rl.training.studies.arms import Arm, Failure, Run, read_arms, read_run
+from sna_rl.training.studies.study import Cell, Study
+
+RUNS: Final = "runs"
+STUDY: Final = "study.yml"
+MEASURED: Final = "measured.json"
+SUMMARY: Final = "summary.json"
+SPECTRUM: Final = "spectrum.json"
+Costs = dict[str, dict[str, dict[str, Any]]]
+"""What `cell.measure` gave, by arm and environment."""
+
+
+@dataclass(frozen=True)
+class StudyFolder:
+    """A study on the disk.
+
+    Args:
+        path: its folder; runs lie in `runs/<env>/<arm>/seed-<s>`, so that one TensorBoard shows them all.
+    """
+
+    path: Path
+
+    @property
+    def runs(self) -> Path:
+        """Folder of all runs: the log root for TensorBoard."""
+        return self.path / RUNS
+
+    @property
+    def report(self) -> Path:
+        """Folder of the report."""
+        return self.path / "report"
+
+    def study(self) -> Study:
+        """The study as it was last run.
+
+        Raises:
+            UsageError: if no study lies there.
+        """
+        if not (self.path / STUDY).is_file():
+            raise UsageError(f"{str(self.path)!r} is no study; a study's folder holds a {STUDY}")
+        return Study.read(self.path / STUDY)
+
+    def measured(self) -> Costs:
+        """Measured costs, empty before the first measurement."""
+        path = self.path / MEASURED
+        return dict(read_json(path)) if path.exists() else {}
+
+    def log(self, cell: Cell) -> Path:
+        """File with what the process of a cell printed."""
+        return self.path / "logs" / f"{env_name(cell.config.env)}-{cell.arm}-{cell.config.seed}.txt"
+
+    def failure(self, cell: Cell) -> Path:
+        """File with the reason why a cell failed, while it has not succeeded."""
+        return self.log(cell).with_suffix(".json")
+
+    def arms(self, study: Study) -> list[Arm]:
+        """Arms with the runs that are finished and the reasons of those that failed, then the existing ones.
+
+        Args:
+            study: the study of this folder.
+
+        Raises:
+            UsageError: if a run's files are damaged or an existing folder holds no run.
+        """
+        runs: dict[str, list[Run]] = {}
+        failed: dict[str, list[Failure]] = {}
+        for cell in study.cells():
+            path = cell.path(self.runs)
+            if is_finished(path):
+                runs.setdefault(cell.arm, []).append(read_run(path))
+            elif self.failure(cell).is_file():
+                reason = read_json(self.failure(cell))["reason"]
+                failed.setdefault(cell.arm, []).append(Failure(cell.config.env, cell.config.seed, reason))
+        differs = study.differs_in()
+        arms = [
+            Arm(
+                name,
+                tuple(runs.get(name, ())),
+                tuple(failed.get(name, ())),
+                {**_settings(next(iter(configs.values()))), "differs in": differs[name]},
+            )
+            for name, configs in study.configs().items()
+        ]
+        for name, existing in study.existing.items():
+            (found,) = read_arms(Path(existing), name)
+            arms.append(Arm(name, found.runs, settings={"differs in": f"read from {existing}"}))
+        return arms
+
+
+def read_spectrum(path: Path) -> list[float]:
+    """Singular values that a cell's process left in its run folder, none where it left none."""
+    spectrum = path / SPECTRUM
+    return list(read_json(spectrum)["singular_values"]) if spectrum.exists() else []
+
+
+def is_finished(path: Path) -> bool:
+    """Whether a run folder holds a run that went to its end."""
+    return (path / SUMMARY).is_file()
+
+
+def _settings(config: RunConfig) -> Mapping[str, Any]:
+    """What may differ between arms."""
+    return {
+        "algo": config.algo,
+        "critic": config.critic,
+        "rank": config.rank,
+        "learning_rate": config.hyperparams.get("learning_rate", "default"),
+    }

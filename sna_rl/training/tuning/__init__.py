@@ -1,0 +1,1 @@
+"""Searching hyperparameters: spaces, trials on a shared storage, and what came out."""
