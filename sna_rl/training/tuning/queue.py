@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import ceil
 from pathlib import Path
@@ -47,7 +47,7 @@ class TrialQueue:
     @property
     def best_value(self) -> float | None:
         """Largest value of a completed trial so far."""
-        best = _best(self.study.get_trials(deepcopy=False))
+        best = best_trial(self.study.get_trials(deepcopy=False))
         return None if best is None else best.value
 
     @property
@@ -144,7 +144,7 @@ class TrialQueue:
             n_counted = sum(_counts(trial) for trial in trials)
             if limit is not None and n_counted >= limit:
                 return None
-            best = _best(trials)
+            best = best_trial(trials)
             further = bool(tuning.space.then) and best is not None and n_counted >= ceil(tuning.n_planned / 2)
             held = (
                 {each.name: best.params[each.name] for each in tuning.space.first} if further and best else {}
@@ -184,11 +184,15 @@ def _counts(trial: FrozenTrial) -> bool:
     return trial.state != TrialState.WAITING and trial.user_attrs.get("reason") not in (KILLED, SURPLUS)
 
 
-def _best(trials: list[FrozenTrial]) -> FrozenTrial | None:
-    """The completed trial of the largest value."""
+def best_trial(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
+    """The completed trial of the largest value, None where none completed.
+
+    Args:
+        trials: trials of a study.
+    """
     complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     return max(
-        complete, key=lambda trial: trial.value if trial.value is not None else float("-inf"), default=None
+        complete, key=lambda trial: float("-inf") if trial.value is None else trial.value, default=None
     )
 
 

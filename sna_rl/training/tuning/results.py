@@ -20,6 +20,7 @@ from sna_rl.config.importables import modules_named
 from sna_rl.errors import SnaError, UsageError, suggestion
 from sna_rl.runs import atomic_write
 from sna_rl.training.studies.figures import COLOURS, GREYS
+from sna_rl.training.tuning.queue import best_trial
 from sna_rl.training.tuning.storage import open_storage
 from sna_rl.training.tuning.tune import Tuned
 
@@ -45,10 +46,10 @@ def write_results(tuned: Tuned, say: Callable[[str], None], plots: bool = True) 
     trials = tuned.study.get_trials(deepcopy=False)
     with atomic_write(tuned.path / "trials.csv", "w") as file:
         file.write(trials_csv(trials))
-    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-    if not complete:
+    best = best_trial(trials)
+    if best is None:
         raise SnaError(_nothing_completed(tuned, trials))
-    best = max(complete, key=lambda trial: trial.value or float("-inf"))
+    complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
     for line in _table(sorted(complete, key=lambda trial: trial.value or 0.0, reverse=True)[:N_SHOWN]):
         say(line)
     say(_counts(trials))
@@ -130,10 +131,10 @@ def _chosen(study: optuna.study.Study, number: int | None) -> FrozenTrial:
     """The trial of a number, the best for None."""
     trials = study.get_trials(deepcopy=False)
     if number is None:
-        complete = [trial for trial in trials if trial.state == TrialState.COMPLETE]
-        if not complete:
+        best = best_trial(trials)
+        if best is None:
             raise UsageError(f"study {study.study_name!r} has no completed trial; {_counts(trials)}")
-        return max(complete, key=lambda trial: trial.value or float("-inf"))
+        return best
     if not 0 <= number < len(trials) or "config" not in trials[number].user_attrs:
         raise UsageError(f"study {study.study_name!r} has no trial {number}; it has 0 to {len(trials) - 1}")
     return trials[number]

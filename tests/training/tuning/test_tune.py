@@ -140,6 +140,14 @@ def test_trial_zero_and_the_best_come_back_exactly(tuning: Tuning, tmp_path: Pat
         trial_config("studi", folder=tmp_path)
 
 
+def test_a_trial_of_value_zero_is_better_than_negative_ones(tuning: Tuning, tmp_path: Path) -> None:
+    values = iter([-3.0, 0.0, -1.0])
+    pool = FakePool(lambda config: next(values))
+    tuned = run(replace(tuning, n_trials=3), tmp_path, pool)
+    assert trial_config("study", folder=tmp_path).to_dict() == pool.seen[1]
+    assert RunConfig.from_yaml(write_results(tuned, lambda line: None)).to_dict() == pool.seen[1]
+
+
 def test_results_show_values_as_the_run_took_them(tuning: Tuning, tmp_path: Path) -> None:
     lines: list[str] = []
     pool = FakePool()
