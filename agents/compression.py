@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 from sna_rl.agents.critics import SeparableCritic
 from sna_rl.agents.fused.algorithm import FusedAlgorithm
 from sna_rl.agents.networks import select
+from sna_rl.agents.optimizer import optimizers
 from sna_rl.agents.probe import sample_probe
 from sna_rl.agents.q_networks import SeparableQNetwork, unravel
 from sna_rl.agents.value_table import critic_features, critic_of
@@ -109,21 +111,14 @@ def _target(model: OffPolicyAlgorithm) -> Any:
 
 
 def _optimizer(model: OffPolicyAlgorithm) -> torch.optim.Optimizer:
-    policy: Any = model.policy
-    optimizer: torch.optim.Optimizer = (
-        policy.critic.optimizer if hasattr(policy, "critic") else policy.optimizer
-    )
-    return optimizer
+    found = optimizers(model)
+    return found["critic"] if "critic" in found else found["Q-network"]
 
 
 def _follow(model: OffPolicyAlgorithm, critic: Critic) -> None:
     """Make the target a copy."""
-    target, network = _target(model), critic.network
-    layout = network.layout
-    target.network = type(network)(
-        layout.modes, layout.ranks[0], layout.form, layout.factors, layout.orders, layout.branch_width,
-        n_members=network.n_members,
-    ).to(model.device)  # fmt: skip
+    target = _target(model)
+    target.network = deepcopy(critic.network)
     target.load_state_dict(critic.state_dict())
 
 

@@ -20,7 +20,7 @@ from sna_rl.agents.networks import (
     matched_parameters,
     state_action_network,
 )
-from sna_rl.agents.value_table import pairwise_table
+from sna_rl.agents.value_table import pairwise_table, stacked_values
 from sna_rl.errors import UsageError
 from sna_rl.separable import Part
 
@@ -194,8 +194,7 @@ class MLPCritic(ContinuousCritic):
         self, features: Float[Tensor, "batch features"], actions: Float[Tensor, "batch action"]
     ) -> Float[Tensor, "critics batch"]:
         """Every head's value of each pair; pure, so that it can be compiled and differentiated."""
-        pairs = torch.cat([features, actions], dim=1)
-        return torch.stack([network(pairs).squeeze(-1) for network in self.q_networks])
+        return stacked_values(self.q_networks, features, actions)
 
     def value_table(
         self, features: Float[Tensor, "n features"], actions: Float[Tensor, "m action"]

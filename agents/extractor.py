@@ -17,13 +17,7 @@ from torch import Tensor, nn
 from sna_rl.agents.critic_config import CriticConfig, Groups, mode_columns
 from sna_rl.agents.networks import STATE_STD, factor_config, select
 from sna_rl.errors import UsageError
-from sna_rl.separable.families import LinearFactor, MLPFactor, SplineFactor
-
-_FAMILIES: dict[str, type[LinearFactor] | type[MLPFactor] | type[SplineFactor]] = {
-    "linear": LinearFactor,
-    "mlp": MLPFactor,
-    "spline": SplineFactor,
-}
+from sna_rl.separable.families import FAMILIES
 
 
 class SeparableExtractor(BaseFeaturesExtractor):
@@ -69,7 +63,7 @@ class SeparableExtractor(BaseFeaturesExtractor):
                 f"not {groups!r}"
             )
         self.keys = list(observation_space) if isinstance(observation_space, spaces.Dict) else None
-        family, sizes = _FAMILIES[config.factor], factor_config(config, config.depth)
+        family, sizes = FAMILIES[config.factor], factor_config(config, config.depth)
         factors = [family(1, len(group), rank, sizes, has_effect=False) for group in self.groups]
         for module in factors:
             module.initialise(STATE_STD, effect_std=0.0)

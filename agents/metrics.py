@@ -163,7 +163,7 @@ class RankMetrics(BaseCallback):
         form = critic.network.bilinear(critic.encode_state(features), critic.encode_action(actions))
         if form.left.shape[-1] == 0:
             return {}
-        use = torch.stack([component_use(*pair) for pair in zip(form.left, form.right, strict=True)])
+        use = component_use(form.left, form.right)
         self.logger.record(f"{GROUP}/component_use", use.mean(0), exclude=TENSORBOARD_ALONE)
         return {"idle_components": float(np.mean([idle_components(head) for head in use]))}
 

@@ -84,3 +84,27 @@ class ClippedAdam(torch.optim.Adam):
     def parameters(self) -> list[Tensor]:
         """Every parameter of every group, in order."""
         return [parameter for group in self.param_groups for parameter in group["params"]]
+
+
+def optimizers(model: Any) -> dict[str, torch.optim.Optimizer]:
+    """A model's optimizers by what they train.
+
+    Args:
+        model: SAC, TD3, DDPG or DQN.
+
+    Returns:
+        In Stable-Baselines3's order: actor, critic or Q-network, entropy coefficient; those there are.
+
+    Example:
+        >>> from sna_rl.agents import SAC
+        >>> list(optimizers(SAC("MlpPolicy", "Pendulum-v1")))
+        ['actor', 'critic', 'entropy coefficient']
+    """
+    policy = model.policy
+    named = {
+        "actor": getattr(getattr(policy, "actor", None), "optimizer", None),
+        "critic": getattr(getattr(policy, "critic", None), "optimizer", None),
+        "Q-network": getattr(policy, "optimizer", None) if hasattr(policy, "q_net") else None,
+        "entropy coefficient": getattr(model, "ent_coef_optimizer", None),
+    }
+    return {name: optimizer for name, optimizer in named.items() if optimizer is not None}

@@ -105,7 +105,24 @@ def _fitting_extractor(space: spaces.Space[Any], normalized: bool) -> type[BaseF
     return FlattenExtractor
 
 
-class SNASACPolicy(_SNAPolicy, SACPolicy):
+class _ActorCriticPolicy(_SNAPolicy):
+    """What SAC's and TD3's policies share: how the critic is made and checked."""
+
+    critic: ContinuousCritic
+    critic_kwargs: dict[str, Any]
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        super()._build(lr_schedule)  # type: ignore[misc]  # Stable-Baselines3's, next in line
+        self.critic.optimizer = self._critic_optimizer(self.critic.optimizer)
+        check_actor_critic(self)  # type: ignore[arg-type]
+
+    def make_critic(self, features_extractor: BaseFeaturesExtractor | None = None) -> ContinuousCritic:
+        """Build a critic; called once for the online critic and once for its target."""
+        kwargs = self._update_features_extractor(self.critic_kwargs, features_extractor)
+        return make_critic(self.critic_config, kwargs).to(self.device)
+
+
+class SNASACPolicy(_ActorCriticPolicy, SACPolicy):
     """Policy for SAC whose critic is chosen in `policy_kwargs`.
 
     Takes every argument of Stable-Baselines3's SACPolicy and, flat beside them, every field of
@@ -128,23 +145,13 @@ class SNASACPolicy(_SNAPolicy, SACPolicy):
         (8, 8)
     """
 
-    def _build(self, lr_schedule: Schedule) -> None:
-        super()._build(lr_schedule)
-        self.critic.optimizer = self._critic_optimizer(self.critic.optimizer)
-        check_actor_critic(self)
-
-    def make_critic(self, features_extractor: BaseFeaturesExtractor | None = None) -> ContinuousCritic:
-        """Build a critic; called once for the online critic and once for its target."""
-        kwargs = self._update_features_extractor(self.critic_kwargs, features_extractor)
-        return make_critic(self.critic_config, kwargs).to(self.device)
-
     def _get_constructor_parameters(self) -> dict[str, Any]:
         return super()._get_constructor_parameters() | {
             "share_features_extractor": self.share_features_extractor
         }
 
 
-class SNATD3Policy(_SNAPolicy, TD3Policy):
+class SNATD3Policy(_ActorCriticPolicy, TD3Policy):
     """Policy for TD3 and DDPG whose critic is chosen in `policy_kwargs`; else as `SNASACPolicy`.
 
     Example:
@@ -153,16 +160,6 @@ class SNATD3Policy(_SNAPolicy, TD3Policy):
         >>> agent.critic.network.layout.modes
         (3, 1)
     """
-
-    def _build(self, lr_schedule: Schedule) -> None:
-        super()._build(lr_schedule)
-        self.critic.optimizer = self._critic_optimizer(self.critic.optimizer)
-        check_actor_critic(self)
-
-    def make_critic(self, features_extractor: BaseFeaturesExtractor | None = None) -> ContinuousCritic:
-        """Build a critic; called once for the online critic and once for its target."""
-        kwargs = self._update_features_extractor(self.critic_kwargs, features_extractor)
-        return make_critic(self.critic_config, kwargs).to(self.device)
 
 
 class SNADQNPolicy(_SNAPolicy, DQNPolicy):

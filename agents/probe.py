@@ -14,6 +14,7 @@ from gymnasium import spaces
 from stable_baselines3 import DQN, SAC, TD3
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.type_aliases import PyTorchObs
+from stable_baselines3.dqn.policies import QNetwork
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -125,6 +126,24 @@ def sample_batch(model: OffPolicyAlgorithm, n: int) -> Any:
     buffer = model.replay_buffer
     assert buffer is not None
     return buffer.sample(n, env=model._vec_normalize_env)
+
+
+def batch_values(model: OffPolicyAlgorithm, observations: Any, actions: Tensor) -> Tensor:
+    """Values that the critic gives a batch, one row a transition.
+
+    Args:
+        model: SAC, TD3, DDPG or DQN.
+        observations: as the replay buffer gives them.
+        actions: as the replay buffer gives them; DQN's network needs none.
+
+    Returns:
+        One column a head; of DQN one an action.
+    """
+    critic = critic_of(model)
+    if isinstance(critic, QNetwork):
+        values: Tensor = critic(observations)
+        return values
+    return torch.cat(critic(observations, actions), dim=1)
 
 
 def critic_loss(model: OffPolicyAlgorithm, batch: Any) -> Tensor:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 import torch
 from jaxtyping import Float, Shaped
 from stable_baselines3.common.base_class import BaseAlgorithm
-from stable_baselines3.common.policies import ContinuousCritic
+from stable_baselines3.common.policies import BaseModel, ContinuousCritic
 from stable_baselines3.common.type_aliases import PyTorchObs
 from stable_baselines3.dqn.policies import QNetwork
-from torch import Tensor
+from torch import Tensor, nn
 
 from sna_rl.errors import UsageError
 
@@ -38,17 +39,17 @@ def critic_of(model: BaseAlgorithm) -> ContinuousCritic | QNetwork:
 
 
 @torch.no_grad()
-def critic_features(critic: ContinuousCritic | QNetwork, observations: PyTorchObs) -> Float[Tensor, "n d"]:
+def critic_features(critic: BaseModel, observations: PyTorchObs) -> Float[Tensor, "n d"]:
     """What a critic's features extractor makes of observations.
 
     Args:
-        critic: any critic.
+        critic: any critic, a distributional one too.
         observations: as the replay buffer gives them, normalised where the model normalises.
 
     Returns:
         Features, one row an observation.
     """
-    return critic.extract_features(observations, critic.features_extractor)
+    return critic.extract_features(observations, critic.features_extractor)  # type: ignore[arg-type]
 
 
 @torch.no_grad()
@@ -82,12 +83,28 @@ def value_table(
     if isinstance(critic, QNetwork):
         values: Tensor = critic.q_net(features)
         return values[:, actions].unsqueeze(0)
+    return pairwise_table(partial(stacked_values, critic.q_networks), features, actions)
 
-    def q_values(features: Tensor, actions: Tensor) -> Tensor:
-        pairs = torch.cat([features, actions], dim=1)
-        return torch.stack([network(pairs).squeeze(-1) for network in critic.q_networks])
 
-    return pairwise_table(q_values, features, actions)
+def stacked_values(
+    networks: Iterable[nn.Module], features: Float[Tensor, "batch d"], actions: Float[Tensor, "batch a"]
+) -> Float[Tensor, "critics batch"]:
+    """Value of each pair of features and action, one row a network that reads them side by side.
+
+    Args:
+        networks: each from (batch, d + a) to (batch, 1).
+        features: states.
+        actions: actions.
+
+    Returns:
+        One row a network.
+
+    Example:
+        >>> stacked_values([nn.Linear(3, 1), nn.Linear(3, 1)], torch.zeros(5, 2), torch.zeros(5, 1)).shape
+        torch.Size([2, 5])
+    """
+    pairs = torch.cat([features, actions], dim=1)
+    return torch.stack([network(pairs).squeeze(-1) for network in networks])
 
 
 def pairwise_table(

@@ -19,11 +19,11 @@ from sna_rl.agents.fused.choice import (
     PRECISIONS,
     expected_updates,
     obstacle,
-    optimizers,
 )
 from sna_rl.agents.fused.replay import CompactReplayBuffer
 from sna_rl.agents.fused.rollout import DirectPolicy, direct_policy
 from sna_rl.agents.fused.update import Update
+from sna_rl.agents.optimizer import optimizers
 from sna_rl.agents.rank import with_rank_control
 from sna_rl.agents.spaces import check_action_space
 from sna_rl.errors import UsageError, suggestion
@@ -174,7 +174,7 @@ class FusedAlgorithm(OffPolicyAlgorithm):
             super().train(gradient_steps, batch_size)
             return
         assert self._fused is not None
-        self._update_learning_rate(optimizers(self))
+        self._update_learning_rate(list(optimizers(self).values()))
         statistics = self._fused.run(gradient_steps, batch_size)
         self._n_updates += gradient_steps
         self.logger.record("train/n_updates", self._n_updates, exclude="tensorboard")

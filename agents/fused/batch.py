@@ -70,7 +70,15 @@ def dummy_batch(agent: OffPolicyAlgorithm, batch_size: int, dtype: torch.dtype) 
 
 
 def bellman(batch: Batch, gamma: Tensor, next_values: Tensor) -> Tensor:
-    """Targets r + γ (1 − done) V(s'), (batch,); γ from the batch where it holds n-step discounts."""
+    """Targets r + γ (1 − done) V(s'), (batch,); γ from the batch where it holds n-step discounts.
+
+    Args:
+        batch: transitions.
+        gamma: discount.
+        next_values: V(s'), (batch,); or its samples, (samples, batch), whose mean is taken.
+    """
+    if next_values.dim() == 2:
+        next_values = next_values.mean(dim=0)
     discounts = batch["discounts"].squeeze(1) if "discounts" in batch else gamma
     targets: Tensor = (
         batch["rewards"].squeeze(1) + (1.0 - batch["dones"].squeeze(1)) * discounts * next_values

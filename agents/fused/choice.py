@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.type_aliases import TrainFreq
 from stable_baselines3.common.type_aliases import TrainFrequencyUnit as Unit
 from torch import nn
-from torch.optim import Optimizer
 
 from sna_rl.agents.fused.adam import is_plain_adam
+from sna_rl.agents.optimizer import optimizers
 
 FORMS = ("auto", "compiled", "eager", "reference")
 PRECISIONS = ("fp32", "bf16")
@@ -58,7 +56,7 @@ def obstacle(agent: OffPolicyAlgorithm) -> str | None:
     """
     if agent.use_sde:
         return "gSDE samples its noise matrix inside the network"
-    for optimizer in optimizers(agent):
+    for optimizer in optimizers(agent).values():
         if not is_plain_adam(optimizer):
             return f"{type(optimizer).__name__} with these options is not plain Adam"
     buffer = type(agent.replay_buffer)
@@ -68,11 +66,3 @@ def obstacle(agent: OffPolicyAlgorithm) -> str | None:
         if isinstance(module, nn.modules.batchnorm._BatchNorm):
             return f"{type(module).__name__} changes its running statistics in the forward pass"
     return None
-
-
-def optimizers(agent: OffPolicyAlgorithm) -> list[Optimizer]:
-    """Every optimizer of an agent, in Stable-Baselines3's order."""
-    owners: tuple[Any, ...] = (getattr(agent, "actor", None), getattr(agent, "critic", None), agent.policy)
-    found: list[Optimizer] = [owner.optimizer for owner in owners if hasattr(owner, "optimizer")]
-    entropy = getattr(agent, "ent_coef_optimizer", None)
-    return found if entropy is None else [*found, entropy]

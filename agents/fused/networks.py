@@ -13,6 +13,7 @@ from torch.func import functional_call
 
 from sna_rl.agents.critics import SeparableCritic, SplineJointCritic
 from sna_rl.agents.q_networks import SeparableQNetwork
+from sna_rl.agents.value_table import stacked_values
 
 Result = TypeVar("Result")
 Tensors = dict[str, Tensor]
@@ -83,8 +84,7 @@ def q_values(critic: ContinuousCritic, inputs: Tensor, actions: Tensor) -> Tenso
     own: Callable[[Tensor, Tensor], Tensor] | None = getattr(critic, "q_values", None)
     if own is not None:
         return own(inputs, actions)
-    pairs = torch.cat([inputs, actions], dim=1)
-    return torch.stack([network(pairs).squeeze(-1) for network in critic.q_networks])
+    return stacked_values(critic.q_networks, inputs, actions)
 
 
 def sampled_q_values(critic: ContinuousCritic, inputs: Tensor, actions: Tensor) -> Tensor:

@@ -54,10 +54,7 @@ class SACUpdate(Update):
 
     def make_noise(self, batch_size: int) -> list[Tensor]:
         """Noise of the actions that the actor learns from, then of those in the target."""
-        shape = (batch_size, self.agent.action_space.shape[0])
-        n_targets = self.agent.n_target_actions
-        shapes = [shape, shape if n_targets == 1 else (n_targets, *shape)]
-        return [torch.randn(size, dtype=self.dtype, device=self.agent.device) for size in shapes]
+        return [self.action_noise(batch_size), self.action_noise(batch_size, self.agent.n_target_actions)]
 
     def make_scalars(self, index: int, taken: dict[str, int]) -> dict[str, list[float]]:
         """Discount, Polyak weight, target entropy or fixed coefficient, and step sizes."""
@@ -119,5 +116,4 @@ class SACUpdate(Update):
         actions, density = self._actions(state["actor"], observations, noise)
         inputs = target.call(state["target"], features, observations)
         values: Tensor = target.call(state["target"], sampled_q_values, inputs, actions).min(dim=0).values
-        values = values - alpha * density
-        return bellman(batch, gamma, values if values.dim() == 1 else values.mean(dim=0))
+        return bellman(batch, gamma, values - alpha * density)

@@ -69,13 +69,7 @@ class TD3Update(Update):
 
     def make_noise(self, batch_size: int) -> list[Tensor]:
         """Noise of the actions in the target."""
-        shape = (batch_size, *self.agent.action_space.shape)
-        n_targets = self.agent.n_target_actions
-        return [
-            torch.randn(
-                shape if n_targets == 1 else (n_targets, *shape), dtype=self.dtype, device=self.agent.device
-            )
-        ]
+        return [self.action_noise(batch_size, self.agent.n_target_actions)]
 
     def make_scalars(self, index: int, taken: dict[str, int]) -> dict[str, list[float]]:
         """Discount, Polyak weight, target noise and step sizes."""
@@ -127,4 +121,4 @@ class TD3Update(Update):
         actions = (means + (noise * spread).clamp(-bound, bound)).clamp(-1.0, 1.0)
         inputs = target.call(state["critic_target"], features, observations)
         values = target.call(state["critic_target"], sampled_q_values, inputs, actions).min(dim=0).values
-        return bellman(batch, scalars["gamma"][0], values if values.dim() == 1 else values.mean(dim=0))
+        return bellman(batch, scalars["gamma"][0], values)

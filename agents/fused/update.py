@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.preprocessing import get_action_dim
 from torch import Tensor
 from torch.func import grad_and_value
 from torch.utils._pytree import tree_flatten, tree_unflatten
@@ -56,6 +57,12 @@ class Update(ABC):
     @abstractmethod
     def make_noise(self, batch_size: int) -> list[Tensor]:
         """Standard normal noise of one update, drawn in Stable-Baselines3's order."""
+
+    def action_noise(self, batch_size: int, n_samples: int = 1) -> Tensor:
+        """Standard normal noise of actions, (batch, action), or (samples, batch, action) for several."""
+        shape = (batch_size, get_action_dim(self.agent.action_space))
+        size = shape if n_samples == 1 else (n_samples, *shape)
+        return torch.randn(size, dtype=self.dtype, device=self.agent.device)
 
     @abstractmethod
     def make_scalars(self, index: int, taken: dict[str, int]) -> dict[str, list[float]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -74,14 +76,10 @@ class RunFolder:
             UsageError: if the log folder can't be written.
         """
         parent = Path(folder) / env_name(env) / name
-        try:
+        with writing_below(folder):
             parent.mkdir(parents=True, exist_ok=True)
             names = (f"seed-{seed}" if n == 1 else f"seed-{seed}-{n}" for n in count(1))
             return cls(next(parent / name for name in names if _made(parent / name)), env)
-        except OSError as error:
-            raise UsageError(
-                f"log folder {str(folder)!r} can't be written ({error.strerror}); name another with -f"
-            ) from error
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
@@ -175,6 +173,24 @@ class RunFolder:
     def monitor(self, index: int) -> Path:
         """Prefix of the Monitor file of environment `index`: Monitor appends `.monitor.csv`."""
         return self.path / str(index)
+
+
+@contextmanager
+def writing_below(folder: Path | str) -> Iterator[None]:
+    """Say in one sentence that the log folder can't be written, where the block can't.
+
+    Args:
+        folder: the log folder.
+
+    Raises:
+        UsageError: in place of the block's OSError.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise UsageError(
+            f"log folder {str(folder)!r} can't be written ({error.strerror}); name another with -f"
+        ) from error
 
 
 def _made(path: Path) -> bool:

@@ -35,8 +35,8 @@ def weight_spectrum(
 
 
 def component_use(
-    left: Float[Tensor, "n components"], right: Float[Tensor, "m components"]
-) -> Float[Tensor, components]:
+    left: Float[Tensor, "*members n components"], right: Float[Tensor, "*members m components"]
+) -> Float[Tensor, "*members components"]:
     """Root mean square of each component's double-centred contribution to a value table.
 
     use_p = rms_i(left_ip − mean) · rms_j(right_jp − mean)
@@ -46,13 +46,14 @@ def component_use(
         right: factor matrix over its columns.
 
     Returns:
-        One number for each component in the units of the table, float64.
+        One number for each component, and each member where there are some, in the units of the table,
+        float64.
 
     Example:
         >>> component_use(torch.tensor([[1.0, 5.0], [-1.0, 5.0]]), torch.tensor([[2.0, 1.0], [-2.0, 0.0]]))
         tensor([2., 0.], dtype=torch.float64)
     """
-    spreads = [factor.detach().double().std(0, correction=0) for factor in (left, right)]
+    spreads = [factor.detach().double().std(-2, correction=0) for factor in (left, right)]
     return spreads[0] * spreads[1]
 
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from sna_rl.errors import UsageError
 from sna_rl.separable.checks import check_int
-from sna_rl.separable.families import Branched, LinearFactor, MLPFactor, TableFactor
+from sna_rl.separable.components import component_use
+from sna_rl.separable.families import Factor, LinearFactor, MLPFactor, TableFactor
 from sna_rl.separable.forms import Bilinear, ProductInteraction
 from sna_rl.separable.growing import component_parameters
 from sna_rl.separable.network import SeparableNetwork
@@ -123,8 +124,7 @@ def _choose(network: SeparableNetwork, form: Bilinear, rank: int) -> Mixing:
     product = network.interaction
     assert isinstance(product, ProductInteraction)
     left, right = form.left.double(), form.right.double()
-    use = left.std(1, correction=0) * right.std(1, correction=0)
-    chosen = use.topk(rank, dim=-1).indices.sort(-1).values  # "K rank"
+    chosen = component_use(left, right).topk(rank, dim=-1).indices.sort(-1).values  # "K rank"
     pick = torch.nn.functional.one_hot(chosen, left.shape[-1]).mT.to(left)  # "K R rank"
     kept_left, kept_right = left @ pick, right @ pick
     # minimise ‖Σ_r a_r l_r r_rᵀ − L Rᵀ‖: (LᵀL ∘ RᵀR) a = diag(L_keptᵀ L Rᵀ R_kept)
@@ -165,5 +165,6 @@ def _fill(
 
 def _ends_linear(factor: nn.Module) -> bool:
     """Whether a factor's components are a linear map of what comes before them."""
-    inner = factor.factor if isinstance(factor, Branched) else factor
+    assert isinstance(factor, Factor)
+    inner = factor.components_from
     return isinstance(inner, TableFactor) or (isinstance(inner, MLPFactor | LinearFactor) and inner.is_signed)

@@ -45,6 +45,11 @@ class Factor(nn.Module, ABC):
     def owned(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """Modules that only the components read, and those that only the main effect reads."""
 
+    @property
+    def components_from(self) -> Factor:
+        """The factor that makes the components: this one, unless a branch stands beside another."""
+        return self
+
 
 class LinearFactor(Factor):
     """φ = relu(W x + b), without the ReLU where signed; the main effect is a linear head on φ."""
@@ -218,6 +223,11 @@ class Branched(Factor):
     def owned(self) -> tuple[list[nn.Module], list[nn.Module]]:
         """The factor; the branch."""
         return [self.factor], [self.branch]
+
+    @property
+    def components_from(self) -> Factor:
+        """The factor beside the branch."""
+        return self.factor
 
 
 FAMILIES: dict[str, type[LinearFactor] | type[MLPFactor] | type[SplineFactor]] = {

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sna_rl.errors import UsageError
-from sna_rl.separable.families import Branched, Factor, LinearFactor, MLPFactor, SplineFactor, TableFactor
+from sna_rl.separable.families import Factor, LinearFactor, MLPFactor, SplineFactor, TableFactor
 from sna_rl.separable.forms import Bilinear, Part, ProductInteraction
 from sna_rl.separable.network import SeparableNetwork
 
@@ -123,7 +123,7 @@ def component_parameters(factor: nn.Module) -> Iterator[nn.Parameter]:
         Weights, then biases; none where the main effect reads the components.
     """
     assert isinstance(factor, Factor)
-    inner = factor.factor if isinstance(factor, Branched) else factor
+    inner = factor.components_from
     if isinstance(inner, MLPFactor) or (isinstance(inner, LinearFactor) and inner.head is None):
         yield from inner.layer.parameters()
     elif isinstance(inner, SplineFactor) and inner.head is None:

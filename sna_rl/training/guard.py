@@ -10,13 +10,13 @@ from typing import Any
 import torch
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from torch import Tensor
 from torch.optim import Optimizer
 
-from sna_rl.agents.value_table import critic_of
+from sna_rl.agents.optimizer import optimizers
+from sna_rl.agents.probe import batch_values
 from sna_rl.errors import SnaError
 from sna_rl.runs import write_json
-from sna_rl.training.diagnosis import Suspicion, batch_arrays, branch_norms, likely_cause, write_batch
+from sna_rl.training.failure import Suspicion, batch_arrays, branch_norms, likely_cause, write_batch
 
 CHECK_Q_EVERY = 1_000
 ALARM_AFTER = 3
@@ -129,11 +129,7 @@ class NumericalGuard(BaseCallback):
 
     def _largest_q(self) -> float:
         """Largest |Q| on the last batch."""
-        critic = critic_of(self.model)
-        if hasattr(self.model, "q_net"):
-            values: Tensor = critic(self._batch.observations)
-        else:
-            values = torch.cat(critic(self._batch.observations, self._batch.actions), dim=1)
+        values = batch_values(self.model, self._batch.observations, self._batch.actions)
         return float(values.abs().max())
 
     def _bound(self) -> float:
@@ -177,21 +173,3 @@ class NumericalGuard(BaseCallback):
             f"batch and gradient norms are in {str(self.folder)!r}",
             self.folder,
         )
-
-
-def optimizers(model: OffPolicyAlgorithm) -> dict[str, Optimizer]:
-    """A model's optimizers by what they train.
-
-    Example:
-        >>> from sna_rl.agents import SAC
-        >>> list(optimizers(SAC("MlpPolicy", "Pendulum-v1")))
-        ['actor', 'critic', 'entropy coefficient']
-    """
-    policy: Any = model.policy
-    named = {
-        "actor": getattr(getattr(policy, "actor", None), "optimizer", None),
-        "critic": getattr(getattr(policy, "critic", None), "optimizer", None),
-        "Q-network": getattr(policy, "optimizer", None) if hasattr(policy, "q_net") else None,
-        "entropy coefficient": getattr(model, "ent_coef_optimizer", None),
-    }
-    return {name: optimizer for name, optimizer in named.items() if optimizer is not None}

@@ -12,14 +12,15 @@ import torch
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sna_rl.agents import DQN, SAC, TD3
+from sna_rl.agents.optimizer import optimizers
 from sna_rl.cli import main
 from sna_rl.config import RunConfig
 from sna_rl.runs import RunFolder
 from sna_rl.runs.checkpoints import Checkpoints
 from sna_rl.runs.tree import read_arrays
 from sna_rl.training import resume
-from sna_rl.training.diagnosis import Suspicion, batch_arrays, branch_norms, likely_cause
-from sna_rl.training.guard import NumericalError, NumericalGuard, optimizers
+from sna_rl.training.failure import Suspicion, batch_arrays, branch_norms, likely_cause
+from sna_rl.training.guard import NumericalError, NumericalGuard
 from sna_rl.training.train import train
 
 SMALL = {

@@ -20,7 +20,7 @@ from sna_rl.agents.probe import (
 )
 from sna_rl.errors import UsageError
 from sna_rl.separable.components import weight_spectrum
-from sna_rl.separable.families import Branched, LinearFactor
+from sna_rl.separable.families import Factor, LinearFactor
 from sna_rl.separable.growing import GrowingInteraction
 from sna_rl.training.diagnose.heads import Heads, fresh_heads, heads_of, untrained_mlp
 from sna_rl.training.diagnose.records import Diagnosis, Question, Tables
@@ -192,8 +192,8 @@ def _loss_ratio(model: OffPolicyAlgorithm, versus: OffPolicyAlgorithm, seed: int
 def _weight_spectra(heads: Heads) -> list[list[float]] | None:
     """Spectra of the product of two linear factors' weights."""
     network = heads.network
-    modes = [] if network is None else list(network.factors)
-    factors = [mode.factor if isinstance(mode, Branched) else mode for mode in modes]
+    modes = [] if network is None else cast(list[Factor], list(network.factors))
+    factors = [mode.components_from for mode in modes]
     if len(factors) != 2 or not all(isinstance(factor, LinearFactor) for factor in factors):
         return None
     left, right = (cast(LinearFactor, factor).layer.weight for factor in factors)

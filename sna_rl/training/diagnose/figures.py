@@ -18,7 +18,7 @@ from sna_rl.separable.decomposition import Decomposition
 from sna_rl.training.diagnose.critic import Material
 from sna_rl.training.diagnose.records import Diagnosis
 from sna_rl.training.diagnose.states import first_episode
-from sna_rl.training.studies.figures import COLOURS, GREYS, INK, LINE
+from sna_rl.training.palette import COLOURS, GREYS, INK, RC
 
 Array = NDArray[np.float64]
 
@@ -26,16 +26,6 @@ N_COMPONENTS = 3
 N_PANELS = 8
 N_BINS = 12
 N_SINGULAR = 64
-_RC: Any = {
-    "font.size": 9,
-    "axes.edgecolor": LINE,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-}
 
 
 def draw_figures(
@@ -66,7 +56,7 @@ def draw_figures(
     files = []
     for name, draw in figures.items():
         path = folder / f"{name}.png"
-        with rc_context(_RC), atomic_write(path) as file:
+        with rc_context(RC), atomic_write(path) as file:
             draw().savefig(file, format="png", dpi=130, bbox_inches="tight")
         files.append(path)
     return files

@@ -14,7 +14,7 @@ from stable_baselines3.common.torch_layers import create_mlp
 from stable_baselines3.common.type_aliases import PyTorchObs
 from torch import Tensor, nn
 
-from sna_rl.agents.value_table import pairwise_table
+from sna_rl.agents.value_table import critic_features, pairwise_table
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.separable import SeparableNetwork
 from sna_rl.separable.growing import GrowingInteraction
@@ -35,16 +35,13 @@ class Heads:
         values: features "n d" and actions "n ..." to "heads n".
     """
 
-    module: nn.Module
+    module: Any
     table: Function
     values: Function
 
-    @torch.no_grad()
     def features(self, observations: PyTorchObs) -> Float[Tensor, "n d"]:
         """What the critic's own features extractor makes of observations."""
-        critic: Any = self.module
-        features: Tensor = critic.extract_features(observations, critic.features_extractor)
-        return features
+        return critic_features(self.module, observations)
 
     @torch.no_grad()
     def tables(

@@ -19,7 +19,7 @@ from sna_rl.agents.value_table import critic_features, critic_of, value_table
 from sna_rl.config import RunConfig
 from sna_rl.errors import SnaError
 from sna_rl.runs import RunFolder, write_json
-from sna_rl.separable.spectrum import interaction
+from sna_rl.separable import spectrum
 from sna_rl.training.build import build
 from sna_rl.training.environments import make_vec_env
 from sna_rl.training.studies.study import Cell
@@ -80,7 +80,7 @@ def singular_values(model: OffPolicyAlgorithm) -> list[float]:
     if isinstance(model.action_space, gymnasium.spaces.Discrete):
         actions = torch.arange(int(model.action_space.n), device=model.device)
     table = value_table(critic, critic_features(critic, sample.observations), actions)[0]
-    return [float(value) for value in torch.linalg.svdvals(interaction(table.double()))]
+    return [float(value) for value in spectrum.singular_values(table.double())]
 
 
 def measure(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, float | str]]:

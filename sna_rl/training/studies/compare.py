@@ -9,6 +9,7 @@ from pathlib import Path
 from sna_rl.config import RunConfig, diff
 from sna_rl.errors import UsageError
 from sna_rl.runs import Progress, atomic_write, versions, write_json
+from sna_rl.runs.folder import writing_below
 from sna_rl.training.environments import register
 from sna_rl.training.interruption import Interrupted
 from sna_rl.training.lock import locked
@@ -50,12 +51,8 @@ def compare(
     for name, existing in study.existing.items():
         read_arms(Path(existing), name)
     place = StudyFolder(folder / study.name)
-    try:
+    with writing_below(folder):
         (place.path / "logs").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"log folder {str(folder)!r} can't be written ({error.strerror}); name another with -f"
-        ) from error
     with locked(place.path / "lock", f"study {study.name!r}"):
         for cell in cells:
             if is_finished(cell.path(place.runs)):

@@ -16,14 +16,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
 
+from sna_rl.training.palette import COLOURS, GREYS, INK, LINE, RC
 from sna_rl.training.studies.analysis import MLPS, Analysis
 from sna_rl.training.studies.arms import Arm
 from sna_rl.training.studies.statistics import Array, Interval
 
-INK: Final = "#1f2329"
-LINE: Final = "#c9ced6"
-GREYS: Final = ("#4a4f57", "#8b919b")
-COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#b45a93", "#56a8d8", "#c98600")
 DASHES: Final = ("-", "--", "-.", ":")
 MARKERS: Final = "osD^v<>P"
 VARIABLES: Final = {
@@ -34,21 +31,14 @@ VARIABLES: Final = {
 }
 """CSS variables that stand for the colours in a page, so that dark mode can change them."""
 _RC: Any = {
+    **RC,
     "svg.fonttype": "none",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.labelcolor": INK,
-    "axes.edgecolor": LINE,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
     "axes.grid": True,
     "grid.color": LINE,
     "grid.linewidth": 0.5,
     "xtick.color": INK,
     "ytick.color": INK,
-    "legend.frameon": False,
     "lines.linewidth": 1.6,
-    "figure.constrained_layout.use": True,
 }
 
 

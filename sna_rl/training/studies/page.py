@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Final
 
-from sna_rl.training.studies.figures import COLOURS, GREYS, INK, LINE, Chart, Style
+from sna_rl.training.palette import COLOURS, GREYS, INK, LINE
+from sna_rl.training.studies.figures import Chart, Style
 from sna_rl.training.studies.tables import Table
 
 DARK_GREYS: Final = ("#d5d9e0", "#9aa1ac")

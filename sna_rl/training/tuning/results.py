@@ -19,7 +19,7 @@ from sna_rl.config import RunConfig, check_trusted
 from sna_rl.config.importables import modules_named
 from sna_rl.errors import SnaError, UsageError, suggestion
 from sna_rl.runs import atomic_write
-from sna_rl.training.studies.figures import COLOURS, GREYS
+from sna_rl.training.palette import COLOURS, GREYS
 from sna_rl.training.tuning.queue import best_trial
 from sna_rl.training.tuning.storage import open_storage
 from sna_rl.training.tuning.tune import Tuned

@@ -142,25 +142,17 @@ def make_sampler(tuning: Tuning, n_trials: int, held: Mapping[str, Any]) -> Base
         n_trials: trials in the study.
         held: parameters that keep a value.
     """
-    seed = tuning.seed + n_trials
-    plain = TPESampler(n_startup_trials=tuning.n_startup_trials, seed=seed)
-    sampler: BaseSampler = plain
+    seed, n_startup_trials = tuning.seed + n_trials, tuning.n_startup_trials
     if tuning.sampler == "random":
-        sampler = RandomSampler(seed)
+        sampler: BaseSampler = RandomSampler(seed)
     elif tuning.sampler == "tpe":
-        sampler = TPESampler(n_startup_trials=tuning.n_startup_trials, seed=seed, multivariate=True)
-    elif tuning.sampler == "gp":
-        sampler = GPSampler(
+        sampler = TPESampler(n_startup_trials=n_startup_trials, seed=seed, multivariate=True)
+    else:
+        kind = {"gp": GPSampler, "cmaes": CmaEsSampler}[tuning.sampler]
+        sampler = kind(
             seed=seed,
-            n_startup_trials=tuning.n_startup_trials,
-            independent_sampler=plain,
-            warn_independent_sampling=False,
-        )
-    elif tuning.sampler == "cmaes":
-        sampler = CmaEsSampler(
-            seed=seed,
-            n_startup_trials=tuning.n_startup_trials,
-            independent_sampler=plain,
+            n_startup_trials=n_startup_trials,
+            independent_sampler=TPESampler(n_startup_trials=n_startup_trials, seed=seed),
             warn_independent_sampling=False,
         )
     return HeldSampler(sampler, held) if held else sampler

@@ -12,6 +12,7 @@ import optuna
 from sna_rl.config.plain import differences
 from sna_rl.errors import UsageError
 from sna_rl.runs import Progress
+from sna_rl.runs.folder import writing_below
 from sna_rl.training.environments import register
 from sna_rl.training.interruption import Interrupted
 from sna_rl.training.studies.workers import Pool
@@ -65,12 +66,8 @@ def tune(
     register(tuning.config.env, tuning.config.gym_packages)
     path = folder / tuning.name
     opened = open_storage(storage, path)
-    try:
+    with writing_below(folder):
         (path / "logs").mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"log folder {str(folder)!r} can't be written ({error.strerror}); name another with -f"
-        ) from error
     with opened.exclusive(tuning.name):
         study = _create(tuning, opened)
         queue = TrialQueue(tuning, study, opened, storage, path)

@@ -17,9 +17,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.custom_scalar import layout_pb2
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
+from sna_rl.training.palette import COLOURS, GREYS
 from sna_rl.training.studies.analysis import Analysis, analyse
 from sna_rl.training.studies.arms import Arm, Failure, Run
-from sna_rl.training.studies.figures import COLOURS, GREYS, charts, styles
+from sna_rl.training.studies.figures import charts, styles
 from sna_rl.training.studies.overlay import FOLDER, write_overlay
 from sna_rl.training.studies.page import DARK_COLOURS, DARK_GREYS
 from sna_rl.training.studies.report import Origin, write_report

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-from sna_rl.agents.probe import critic_loss, undisturbed
+from sna_rl.agents.probe import batch_values, critic_loss, undisturbed
 from sna_rl.agents.value_table import critic_of
 from sna_rl.runs import atomic_write
 from sna_rl.runs.tree import arrays_to_bytes
@@ -187,9 +187,7 @@ def _largest_q(model: OffPolicyAlgorithm, arrays: Mapping[str, NDArray[Any]]) ->
     """Largest finite |Q| on the batch's observations and actions."""
     if "observations" not in arrays:
         return math.nan
-    observations = torch.from_numpy(arrays["observations"]).to(model.device)
-    critic = critic_of(model)
-    if hasattr(model, "q_net"):
-        return _largest(critic(observations).cpu().numpy())
-    actions = torch.from_numpy(arrays["actions"]).to(model.device)
-    return _largest(torch.cat(critic(observations, actions), dim=1).cpu().numpy())
+    observations, actions = (
+        torch.from_numpy(arrays[name]).to(model.device) for name in ("observations", "actions")
+    )
+    return _largest(batch_values(model, observations, actions).cpu().numpy())
