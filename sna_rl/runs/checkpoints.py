@@ -30,7 +30,7 @@ class Checkpoint:
 
     @property
     def step(self) -> int:
-        """Environment steps done when it was saved."""
+        """Steps done when it was saved."""
         return int(self.path.name.removeprefix("step-"))
 
     @property
@@ -89,13 +89,15 @@ class Checkpoints:
         self._used: dict[Path, set[str]] = {}
         self._best: Path | None = None
 
-    def save(self, step: int, state: dict[str, Any], ring: RingLog, *, best: bool = False) -> Checkpoint:
+    def save(
+        self, step: int, state: dict[str, Any], ring: RingLog | None = None, *, best: bool = False
+    ) -> Checkpoint:
         """Write a checkpoint, then remove those that are no longer kept.
 
         Args:
-            step: environment steps done.
+            step: steps done: of environments, or of an optimizer.
             state: everything but the replay buffer's rows.
-            ring: the replay buffer's rows, already on the disk.
+            ring: the replay buffer's rows, already on the disk; None where the run has none.
             best: keep this one until a better one is saved.
 
         Returns:
@@ -106,12 +108,12 @@ class Checkpoints:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / f"step-{step:09d}"
-        rows = {"capacity": ring.capacity, "segments": ring.plain()}
+        rows = {"rows": {"capacity": ring.capacity, "segments": ring.plain()}} if ring else {}
         with atomic_folder(path) as folder:
-            write_tree(folder, STATE, {**state, "best": best, "rows": rows})
+            write_tree(folder, STATE, {**state, "best": best, **rows})
             names = (f"{STATE}.json", f"{STATE}.safetensors")
             write_json(folder / CHECKSUMS, {name: digest(folder / name) for name in names})
-        self._used[path] = {segment.file for segment in ring.segments}
+        self._used[path] = {segment.file for segment in ring.segments} if ring else set()
         if best:
             self._best = path
         self._prune()

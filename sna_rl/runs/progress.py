@@ -11,7 +11,7 @@ from rich.progress import Progress as RichProgress
 
 
 class Progress:
-    """Steps done, steps per second, time left, last and best return.
+    """Steps done, steps per second, time left, last and best return, or other numbers.
 
     Args:
         total: steps at the end.
@@ -43,6 +43,7 @@ class Progress:
         self.done = start
         self.last_return: float | None = None
         self.best_return: float | None = None
+        self.note = ""
         self._shown = shown
         self._interval = interval
         self._console = console or Console(stderr=True)
@@ -72,13 +73,20 @@ class Progress:
         elif self._shown and self._printed_done != self.done:
             self._print_line()
 
-    def update(self, done: int, last_return: float | None = None, best_return: float | None = None) -> None:
+    def update(
+        self,
+        done: int,
+        last_return: float | None = None,
+        best_return: float | None = None,
+        note: str | None = None,
+    ) -> None:
         """Tell how far the work is.
 
         Args:
             done: steps done in all, those before `start` included.
             last_return: return of the last evaluation or episode; None keeps what was told before.
             best_return: best return so far; None keeps the larger of what was told before.
+            note: other numbers, shown as they are; None keeps what was told before.
         """
         self.done = done
         if last_return is not None:
@@ -87,6 +95,8 @@ class Progress:
                 best_return = last_return if self.best_return is None else max(self.best_return, last_return)
         if best_return is not None:
             self.best_return = best_return
+        if note is not None:
+            self.note = note
         if self._bar is not None:
             self._bar.update(self._task, completed=done, description=self._text())
         elif self._shown and time.monotonic() - self._printed >= self._interval:
@@ -112,6 +122,8 @@ class Progress:
             parts.append(f"last {self.last_return:,.1f}")
         if self.best_return is not None:
             parts.append(f"best {self.best_return:,.1f}")
+        if self.note:
+            parts.append(self.note)
         return "  ".join(parts)
 
     def _print_line(self) -> None:

@@ -16,12 +16,13 @@ from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs import RunFolder, remove_leftovers, versions
 from sna_rl.runs.checkpoints import Checkpoints
 from sna_rl.runs.files import read_json
+from sna_rl.runs.growing import cut_logs
+from sna_rl.runs.lock import LOCK, locked
 from sna_rl.training.checkpoint import check_fit
 from sna_rl.training.guard import NumericalError
-from sna_rl.training.lock import locked
-from sna_rl.training.logs import cut_logs, events_folder
+from sna_rl.training.logs import events_folder
 from sna_rl.training.start import Start
-from sna_rl.training.train import LOCK, RunResult, Training
+from sna_rl.training.train import RunResult, Training
 
 MAX_RESTORES = 3
 DECISIVE = ("python", "torch", "stable-baselines3", "gymnasium", "mujoco", "numpy", "processor", "threads")

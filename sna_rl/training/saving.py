@@ -14,9 +14,10 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from sna_rl.agents.state import buffer_rows
 from sna_rl.runs.checkpoints import Checkpoint, Checkpoints
 from sna_rl.runs.disk import tolerate_full_disk
+from sna_rl.runs.growing import log_positions
+from sna_rl.runs.interruption import Interrupted, StopOnSignal
 from sna_rl.training.checkpoint import BufferLog, restore, save_checkpoint
-from sna_rl.training.interruption import Interrupted, StopOnSignal
-from sna_rl.training.logs import flush, log_positions
+from sna_rl.training.logs import flush
 
 
 class SaveCheckpoints(BaseCallback):

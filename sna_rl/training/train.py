@@ -18,21 +18,18 @@ from sna_rl.errors import UsageError
 from sna_rl.runs import Progress, RunFolder, atomic_write, env_name, run_name, versions, write_json
 from sna_rl.runs.checkpoints import Checkpoints
 from sna_rl.runs.disk import no_room_is_an_error
+from sna_rl.runs.interruption import Interrupted, StopOnSignal
+from sna_rl.runs.lock import LOCK, locked
 from sna_rl.training.build import build, n_parameters, updates_per_step
 from sna_rl.training.callbacks import Evaluate, ShowProgress, recent_return
 from sna_rl.training.environments import first_line, make_vec_env
 from sna_rl.training.guard import NumericalGuard
-from sna_rl.training.interruption import Interrupted, StopOnSignal
-from sna_rl.training.lock import locked
 from sna_rl.training.logs import OnceLogger, events_folder
 from sna_rl.training.models import save_model
 from sna_rl.training.named import load_class
 from sna_rl.training.patient import PatientTensorBoard
 from sna_rl.training.saving import SaveCheckpoints
 from sna_rl.training.start import Clock, Start
-
-LOCK = ".lock"
-"""File in a run folder while a process trains in it."""
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ from sna_rl.config import RunConfig
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs import RunFolder
 from sna_rl.runs.checkpoints import Checkpoints
-from sna_rl.training.lock import locked
+from sna_rl.runs.lock import LOCK, locked
 from sna_rl.training.resume import changed_config, find_start, go_on
-from sna_rl.training.train import LOCK, RunResult, train
+from sna_rl.training.train import RunResult, train
 
 pytestmark = pytest.mark.unhooked
 

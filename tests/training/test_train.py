@@ -19,10 +19,10 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from sna_rl.config import RunConfig
 from sna_rl.errors import SnaError, UsageError
+from sna_rl.runs.interruption import Interrupted
 from sna_rl.training import callbacks
 from sna_rl.training.environments import make_vec_env
 from sna_rl.training.evaluate import EpisodeResults
-from sna_rl.training.interruption import Interrupted
 from sna_rl.training.loading import Source, load_agent
 from sna_rl.training.train import RunResult, train
 

@@ -10,9 +10,9 @@ from sna_rl.config import RunConfig, diff
 from sna_rl.errors import UsageError
 from sna_rl.runs import Progress, atomic_write, versions, write_json
 from sna_rl.runs.folder import writing_below
+from sna_rl.runs.interruption import Interrupted
+from sna_rl.runs.lock import locked
 from sna_rl.training.environments import register
-from sna_rl.training.interruption import Interrupted
-from sna_rl.training.lock import locked
 from sna_rl.training.studies.arms import read_arms, read_run
 from sna_rl.training.studies.study import Cell, Study
 from sna_rl.training.studies.study_folder import MEASURED, STUDY, Costs, StudyFolder, is_finished

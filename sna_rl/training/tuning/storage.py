@@ -22,7 +22,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from sna_rl.errors import MissingExtraError, SnaError, UsageError
 from sna_rl.runs.files import check_file
-from sna_rl.training.lock import locked
+from sna_rl.runs.lock import locked
 
 JOURNAL: Final = "journal.log"
 DRIVERS: Final = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}

@@ -13,8 +13,8 @@ from sna_rl.config.plain import differences
 from sna_rl.errors import UsageError
 from sna_rl.runs import Progress
 from sna_rl.runs.folder import writing_below
+from sna_rl.runs.interruption import Interrupted
 from sna_rl.training.environments import register
-from sna_rl.training.interruption import Interrupted
 from sna_rl.training.studies.workers import Pool
 from sna_rl.training.tuning.queue import TrialQueue
 from sna_rl.training.tuning.settings import Tuning

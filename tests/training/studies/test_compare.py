@@ -19,7 +19,7 @@ import pytest
 from sna_rl.cli import main
 from sna_rl.config import RunConfig
 from sna_rl.errors import SnaError, UsageError
-from sna_rl.training.lock import locked
+from sna_rl.runs.lock import locked
 from sna_rl.training.studies.cell import measure, run_cell
 from sna_rl.training.studies.compare import compare
 from sna_rl.training.studies.results import report_study
@@ -226,7 +226,7 @@ def test_a_study_runs_in_one_process_at_a_time(tmp_path: Path) -> None:
 def test_lock_ends_with_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "lock"
     program = (
-        "import time; from pathlib import Path; from sna_rl.training.lock import locked\n"
+        "import time; from pathlib import Path; from sna_rl.runs.lock import locked\n"
         f"with locked(Path({str(path)!r}), 'study'): print('held', flush=True); time.sleep(60)"
     )
     holder = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)

@@ -17,6 +17,9 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+LOCK = ".lock"
+"""File in a run folder while a process trains in it."""
+
 
 @contextmanager
 def locked(path: Path, what: str, wait: bool = False) -> Iterator[None]:
