@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -72,7 +73,8 @@ def causal_attention(
     """
     with torch.autocast(q.device.type, enabled=False):  # sums over thousands of positions need float32
         exact = torch.promote_types(q.dtype, torch.float32)
-        output: Tensor = _CausalAttention.apply(q.to(exact), k.to(exact), v.to(exact))
+        attend: Callable[..., Tensor] = _CausalAttention.apply
+        output = attend(q.to(exact), k.to(exact), v.to(exact))
     return output.to(v.dtype)
 
 
@@ -157,11 +159,13 @@ def attention_step(
 
 def _chunks(x: Tensor) -> Tensor:
     """(batch, heads, time, n) as (batch · heads, chunks, CHUNK, n), the end filled with zeros."""
-    x = x.flatten(0, 1)
-    missing = -x.shape[1] % CHUNK
-    if missing:
-        x = nn.functional.pad(x, (0, 0, 0, missing))
-    return x.unflatten(1, (-1, CHUNK))
+    x = nn.functional.pad(x.flatten(0, 1), (0, 0, 0, -x.shape[2] % CHUNK))
+    return x.view(len(x), -1, CHUNK, x.shape[-1])
+
+
+def _joined(x: Tensor, batch: int, time: int) -> Tensor:
+    """Inverse of `_chunks`."""
+    return x.flatten(1, 2)[:, :time].view(batch, -1, time, x.shape[-1])
 
 
 def _before(sums: Tensor) -> Tensor:
@@ -185,7 +189,7 @@ class _CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        batch, heads, time, _ = q.shape
+        batch, _, time, _ = q.shape
         qs, ks, vs = _chunks(q), _chunks(k), _chunks(v)
         scores = (qs @ ks.mT).tril_()
         totals = scores.sum(-1, keepdim=True) + SMALLEST_SUM
@@ -195,13 +199,13 @@ class _CausalAttention(torch.autograd.Function):
             values += qs @ _before(ks.mT @ vs)
         values /= totals
         ctx.save_for_backward(qs, ks, vs, values, totals)
-        return values.flatten(1, 2)[:, :time].unflatten(0, (batch, heads))
+        return _joined(values, batch, time)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         qs, ks, vs, values, totals = ctx.saved_tensors
-        batch, heads, time, _ = grad.shape
+        batch, _, time, _ = grad.shape
         by_value = _chunks(grad) / totals
         by_total = -(by_value * values).sum(-1, keepdim=True)
         scores = (qs @ ks.mT).tril_()
@@ -216,5 +220,4 @@ class _CausalAttention(torch.autograd.Function):
             grad_k += vs @ later.mT
             grad_k += _after((by_total * qs).sum(-2, keepdim=True))
             grad_v += ks @ later
-        grads = [x.flatten(1, 2)[:, :time].unflatten(0, (batch, heads)) for x in (grad_q, grad_k, grad_v)]
-        return grads[0], grads[1], grads[2]
+        return _joined(grad_q, batch, time), _joined(grad_k, batch, time), _joined(grad_v, batch, time)

@@ -53,8 +53,8 @@ def cross_moment(
 
 
 def per_token(
-    left: Float[Tensor, "*tokens size"],
-    right: Float[Tensor, "*tokens size"],
+    left: Float[Tensor, "*tokens left"],
+    right: Float[Tensor, "*tokens right"],
     *,
     scale_free: bool = False,
     centred: bool = False,
@@ -88,7 +88,8 @@ def per_token(
             f"{right.shape[-1]}; take cross-moment"
         )
     left, right = _prepared(left, right, scale_free, centred)
-    return (left * right).sum(-1).square().mean()
+    products = (left * right).sum(-1)
+    return products.square().mean()
 
 
 @torch.no_grad()
@@ -154,4 +155,6 @@ def _basis(units: Tensor) -> Tensor:
     """Orthonormal basis of the centred columns."""
     units = units.double()
     u, values, _ = torch.linalg.svd(units - units.mean(0), full_matrices=False)
-    return u[:, values > SMALLEST_SHARE * values[0]] if values[0] > 0 else u[:, :0]
+    spanned = int((values > SMALLEST_SHARE * values[0]).sum()) if values[0] > 0 else 0
+    basis: Tensor = u[:, :spanned]
+    return basis

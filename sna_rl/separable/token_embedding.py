@@ -28,8 +28,8 @@ def digit_base(n_tokens: int, n_digits: int) -> int:
         >>> digit_base(8192, 3), digit_base(8000, 3)
         (21, 20)
     """
-    base = max(2, math.floor(n_tokens ** (1.0 / n_digits)) - 1)
-    while base**n_digits < n_tokens:
+    base = max(2, math.floor(math.pow(n_tokens, 1.0 / n_digits)) - 1)
+    while math.prod([base] * n_digits) < n_tokens:
         base += 1
     return base
 
@@ -107,7 +107,7 @@ class SeparableEmbedding(nn.Module):
         """Embeddings of token numbers under V."""
         if tokens.numel() > len(self.digits):
             return nn.functional.embedding(tokens, self.table())
-        return self._embed(self.digits[tokens.flatten()]).unflatten(0, tokens.shape)
+        return self._embed(self.digits[tokens.flatten()]).reshape(*tokens.shape, -1)
 
     def table(self) -> Float[Tensor, "tokens size"]:
         """Embeddings of all tokens: what a tied head multiplies with."""

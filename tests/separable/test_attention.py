@@ -28,11 +28,11 @@ def quadratic(q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None = None) ->
     return table @ v / (table.sum(-1, keepdim=True) + SMALLEST_SUM)
 
 
-def inputs(time: int, rank: int = 5, size: int = 3) -> list[Tensor]:
+def inputs(time: int, rank: int = 5, size: int = 3) -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(time)
     q, k = (torch.rand(2, 3, time, rank, dtype=torch.float64) for _ in range(2))
     v = torch.randn(2, 3, time, size, dtype=torch.float64)
-    return [x.requires_grad_() for x in (q, k, v)]
+    return q.requires_grad_(), k.requires_grad_(), v.requires_grad_()
 
 
 @pytest.mark.parametrize("time", [1, 2, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 7])
