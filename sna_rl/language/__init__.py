@@ -1,0 +1,1 @@
+"""Language models on the separable core: decoders, state–constraint decoupling, chaotic dynamics."""
