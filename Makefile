@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-HOOK := --jaxtyping-packages=sna_rl.separable,sna_rl.language,sna_rl.agents,sna_rl.training,beartype.beartype
+HOOK := --jaxtyping-packages=sna_rl.separable,sna_rl.language,sna_rl.agents,sna_rl.training,sna_rl.vision,beartype.beartype
 export OMP_NUM_THREADS := 1
 
 .PHONY: demo test check wheel slow format clean

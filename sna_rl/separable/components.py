@@ -130,12 +130,11 @@ def gradient_ratio(interaction: Iterable[Tensor], branches: Iterable[Tensor]) ->
     return _rms(interaction) / below if below else math.nan
 
 
-def svdvals(matrix: Float[Tensor, "n m"]) -> Float[Tensor, values]:
-    """Singular values, largest first; NaN, not an exception, where an entry is not finite."""
-    if not matrix.isfinite().all():
-        return matrix.new_full((min(matrix.shape),), math.nan)
-    values: Tensor = torch.linalg.svdvals(matrix)
-    return values
+def svdvals(matrix: Float[Tensor, "*batch n m"]) -> Float[Tensor, "*batch values"]:
+    """Singular values of each matrix, largest first; NaN, not an exception, where an entry is not finite."""
+    finite = matrix.isfinite().flatten(-2).all(-1, keepdim=True)
+    values: Tensor = torch.linalg.svdvals(torch.where(finite.unsqueeze(-1), matrix, 0.0))
+    return torch.where(finite, values, torch.nan)
 
 
 def _rms(gradients: Iterable[Tensor]) -> float:

@@ -1,0 +1,100 @@
+"""What a model is made of: one frozen record for Hyper-SET and for every baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sna_rl.errors import UsageError
+from sna_rl.separable.checks import check_int, check_name
+
+MODELS = ("hyper-set", "transformer", "crate", "crate-t", "energy-transformer")
+STEPS = ("fixed", "iteration", "start", "current")
+TIMES = ("mlp", "normed", "sinusoid")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Architecture.
+
+    Args:
+        model: hyper-set, transformer, crate, crate-t (its output map the transposed input map) or
+            energy-transformer.
+        width: d, size of a token.
+        n_heads: H, a divisor of the width.
+        hidden: M, hidden units of the feed-forward part; CRATE's dictionary is always d × d.
+        n_iterations: times the layer is applied in training.
+        n_layers: layers of their own weights, each iterated `n_iterations` times.
+        attention: energy of Hyper-SET's attention: bisoftmax, sigmoid, linear or relu.
+        kernel: φ of the linear one.
+        feed: energy of its feed-forward part: relu, softmax or gated.
+        gain: gain of its norms: none, or shared by all heads.
+        jacobian: of its norms: none (as published) or exact.
+        eps: of every root-mean-square norm.
+        steps: fixed; iteration (one vector each); start or current: a network of the iteration and x(0), or
+            of the iteration and x_t.
+        step_size: of fixed steps, and of positive ones at the start.
+        step_time: how that network reads the iteration: mlp (Sudoku's), normed (image classification's) or
+            sinusoid (masked images').
+        positive_steps: softplus keeps the network's steps over 0.
+        lora_rank: rank of the low-rank deltas of each iteration; 0 for none.
+        lora_scale: their scale a.
+        norm: the transformer's norms: rms or layer.
+        plain_patches: patches are embedded by one linear map, without the two layer norms around it.
+        dropout: share of the embedded tokens' numbers left out in training.
+        truncate: iterations that gradients flow back through; 0 for all.
+        recompute: keep one state an iteration for the backward pass and compute the rest again.
+        n_halvings: times a step may be halved until the energy does not rise; 0 takes steps as they are.
+
+    Raises:
+        UsageError: if a value is out of its range or a name is unknown.
+
+    Example:
+        >>> ModelConfig(model="hyperset")
+        Traceback (most recent call last):
+        sna_rl.errors.UsageError: unknown model 'hyperset'; did you mean 'hyper-set'?
+    """
+
+    model: str = "hyper-set"
+    width: int = 128
+    n_heads: int = 4
+    hidden: int = 512
+    n_iterations: int = 16
+    n_layers: int = 1
+    attention: str = "bisoftmax"
+    kernel: str = "elu+1"
+    feed: str = "relu"
+    gain: str = "shared"
+    jacobian: str = "none"
+    eps: float = 1e-6
+    steps: str = "start"
+    step_size: float = 0.1
+    step_time: str = "mlp"
+    positive_steps: bool = False
+    lora_rank: int = 0
+    lora_scale: float | None = None
+    norm: str = "rms"
+    plain_patches: bool = False
+    dropout: float = 0.0
+    truncate: int = 0
+    recompute: bool = False
+    n_halvings: int = 0
+
+    def __post_init__(self) -> None:
+        check_name("model", self.model, MODELS)
+        check_name("steps", self.steps, STEPS)
+        check_name("step_time", self.step_time, TIMES)
+        check_name("norm", self.norm, ("rms", "layer"))
+        for name in ("width", "n_heads", "hidden", "n_iterations", "n_layers"):
+            check_int(name, getattr(self, name), 1)
+        for name in ("lora_rank", "truncate", "n_halvings"):
+            check_int(name, getattr(self, name), 0)
+        if not 0.0 <= self.dropout < 1.0:
+            raise UsageError(f"dropout must be from 0 to below 1, not {self.dropout!r}")
+        if not 0.0 < self.eps < 1.0:
+            raise UsageError(f"eps must be over 0 and under 1, not {self.eps!r}")
+        if not self.step_size > 0.0:
+            raise UsageError(f"step_size must be over 0, not {self.step_size!r}")
+        if self.lora_rank and self.model != "hyper-set":
+            raise UsageError(f"lora_rank belongs to hyper-set; {self.model} has no low-rank deltas")
+        if self.n_halvings and self.model not in ("hyper-set", "energy-transformer"):
+            raise UsageError(f"n_halvings needs an energy, and {self.model} has none")

@@ -1,0 +1,164 @@
+"""How far each update goes: step sizes that are fixed, learned for each iteration, or computed per token."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sna_rl.separable.checks import check_int
+from sna_rl.vision.config import ModelConfig
+
+TIME_SIZE = 512
+LONGEST_PERIOD = 10_000.0
+
+
+class StepPolicy(nn.Module, ABC):
+    """Step sizes of the updates of an iteration."""
+
+    @abstractmethod
+    def forward(
+        self, t: int, start: Float[Tensor, "batch tokens width"], state: Float[Tensor, "batch tokens width"]
+    ) -> tuple[Tensor, ...]:
+        """One step for each update, each to be multiplied with (batch, tokens, width).
+
+        Args:
+            t: number of the iteration, from 0.
+            start: x(0), the embedded tokens.
+            state: x_t.
+        """
+
+
+class FixedSteps(StepPolicy):
+    """One number for all.
+
+    Args:
+        n_updates: updates of an iteration.
+        size: the step.
+    """
+
+    def __init__(self, n_updates: int, size: float) -> None:
+        super().__init__()
+        self.register_buffer("size", torch.tensor(size), persistent=False)
+        self.n_updates = n_updates
+
+    def forward(
+        self, t: int, start: Float[Tensor, "batch tokens width"], state: Float[Tensor, "batch tokens width"]
+    ) -> tuple[Tensor, ...]:
+        """The number, as often as there are updates."""
+        return (self.get_buffer("size"),) * self.n_updates
+
+
+class IterationSteps(StepPolicy):
+    """One learned vector for each update of each iteration, zero at the start.
+
+    Iterations beyond those of training take the last one's.
+
+    Args:
+        n_iterations: iterations in training.
+        n_updates: updates of an iteration.
+        width: size of a token.
+    """
+
+    def __init__(self, n_iterations: int, n_updates: int, width: int) -> None:
+        super().__init__()
+        self.steps = nn.Parameter(torch.zeros(n_iterations, n_updates, width))
+
+    def forward(
+        self, t: int, start: Float[Tensor, "batch tokens width"], state: Float[Tensor, "batch tokens width"]
+    ) -> tuple[Tensor, ...]:
+        """The iteration's vectors."""
+        return self.steps[min(t, len(self.steps) - 1)].unbind()
+
+
+class ConditionedSteps(StepPolicy):
+    """Steps for each channel of each token, from the iteration and from x(0) or x_t.
+
+    steps = Linear(GELU(time(t) + signal)), the last Linear zero at the start and nothing else, so that the
+    steps learn to differ between iterations. signal is x(0), or RMSNorm(x_t). time is a sinusoid through
+
+    - mlp: Linear, GELU, Linear
+    - normed: the same with a norm behind each of the three
+    - sinusoid: nothing, and the sum is normalised instead.
+
+    Args:
+        n_updates: updates of an iteration.
+        config: width, steps (start or current), step_time, positive_steps, step_size, eps.
+
+    Cost:
+        n_updates · d² products a token.
+
+    Example:
+        >>> policy = ConditionedSteps(2, ModelConfig(width=8, n_heads=2))
+        >>> [step.shape for step in policy(0, torch.zeros(1, 3, 8), torch.zeros(1, 3, 8))]
+        [torch.Size([1, 3, 8]), torch.Size([1, 3, 8])]
+    """
+
+    def __init__(self, n_updates: int, config: ModelConfig) -> None:
+        super().__init__()
+        width, eps = config.width, config.eps
+        self.n_updates = n_updates
+        self.on_start = config.steps == "start"
+        self.time_size = width if config.step_time == "sinusoid" else TIME_SIZE
+        parts: list[nn.Module] = []
+        if config.step_time != "sinusoid":
+            parts = [nn.Linear(TIME_SIZE, width), nn.GELU(), nn.Linear(width, width)]
+        if config.step_time == "normed":
+            parts = [module for part in parts for module in (part, nn.RMSNorm(width, eps))]
+        self.time = nn.Sequential(*parts)
+        self.signal = nn.Identity() if self.on_start else nn.RMSNorm(width, eps)
+        self.sum = nn.RMSNorm(width, eps) if config.step_time == "sinusoid" else nn.Identity()
+        self.out = nn.Linear(width, n_updates * width)
+        self.positive = config.positive_steps
+        nn.init.zeros_(self.out.weight)
+        nn.init.constant_(self.out.bias, math.log(math.expm1(config.step_size)) if self.positive else 0.0)
+
+    def forward(
+        self, t: int, start: Float[Tensor, "batch tokens width"], state: Float[Tensor, "batch tokens width"]
+    ) -> tuple[Tensor, ...]:
+        """The network's output, cut into one step an update."""
+        time = self.time(sinusoid(t + 1, self.time_size).to(start))
+        signal = self.signal(start if self.on_start else state)
+        steps: Tensor = self.out(F.gelu(self.sum(time + signal)))
+        if self.positive:
+            steps = F.softplus(steps)
+        return steps.chunk(self.n_updates, -1)
+
+
+def sinusoid(position: int, size: int) -> Float[Tensor, " size"]:
+    """Sines, then cosines of a position at periods growing geometrically from 2π to 2π · 10⁴.
+
+    Args:
+        position: a whole number.
+        size: even.
+
+    Example:
+        >>> sinusoid(0, 4)
+        tensor([0., 0., 1., 1.])
+    """
+    half = check_int("size", size, 4) // 2
+    frequencies = torch.exp(torch.arange(half) * (-math.log(LONGEST_PERIOD) / (half - 1)))
+    angles = position * frequencies
+    return torch.cat([angles.sin(), angles.cos()])
+
+
+def make_steps(config: ModelConfig, n_updates: int) -> StepPolicy:
+    """Step policy by the configuration's name.
+
+    Args:
+        config: the model.
+        n_updates: updates of an iteration.
+
+    Example:
+        >>> type(make_steps(ModelConfig(steps="fixed"), 2)).__name__
+        'FixedSteps'
+    """
+    if config.steps == "fixed":
+        return FixedSteps(n_updates, config.step_size)
+    if config.steps == "iteration":
+        return IterationSteps(config.n_iterations, n_updates, config.width)
+    return ConditionedSteps(n_updates, config)
