@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -86,7 +86,7 @@ class TextEncoder(nn.Module):
         others = [value.flatten(1) for name, value in observations.items() if name != self.key]
         return torch.cat([self.read(observations[str(self.key)]), *others], 1)
 
-    def read(self, tokens: Float[Tensor, "batch time"]) -> Float[Tensor, "batch width"]:
+    def read(self, tokens: Num[Tensor, "batch time"]) -> Float[Tensor, "batch width"]:
         """Features of the text alone; its padding counts nothing."""
         numbers = tokens.long()
         hidden = self.norm(self.blocks(self.embedding(numbers)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ FILE = "tokenizer.json"
 PIECE = 2**16  # characters encoded at a time
 
 
+@runtime_checkable
 class Tokens(Protocol):
     """A vocabulary."""
 
