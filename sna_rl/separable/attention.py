@@ -158,9 +158,10 @@ def attention_step(
 
 
 def _chunks(x: Tensor) -> Tensor:
-    """(batch, heads, time, n) as (batch · heads, chunks, CHUNK, n), the end filled with zeros."""
-    x = nn.functional.pad(x.flatten(0, 1), (0, 0, 0, -x.shape[2] % CHUNK))
-    return x.view(len(x), -1, CHUNK, x.shape[-1])
+    """(batch, heads, time, n) as (batch · heads, chunks, positions, n), the end filled with zeros."""
+    size = min(CHUNK, x.shape[2])
+    x = nn.functional.pad(x.flatten(0, 1), (0, 0, 0, -x.shape[2] % size))
+    return x.reshape(len(x), -1, size, x.shape[-1])
 
 
 def _joined(x: Tensor, batch: int, time: int) -> Tensor:
