@@ -13,6 +13,7 @@ from sna_rl.separable.checks import check_int
 
 LEADS = 10  # steps of a scored forecast
 SMALLEST_NOISE = 1e-30  # variance that keeps a noiseless system's covariance definite
+LOST = 1e6  # no state of any system here is near it
 RIDGE = 1e-6  # added to the states' second moment, relative to its trace
 
 
@@ -89,7 +90,7 @@ def roll_out(
     n_steps: int,
     generator: torch.Generator,
 ) -> Float[Tensor, "batch steps size"]:
-    """Feed a model its own forecasts.
+    """Feed a model its own forecasts; one that runs away is NaN from there on.
 
     Args:
         predictor: the model.
@@ -99,9 +100,12 @@ def roll_out(
     """
     check_int("n_steps", n_steps, 1)
     context = states[:, -predictor.n_context :]
+    lost = torch.zeros(len(states), dtype=torch.bool)
     forecasts = []
     for _ in range(n_steps):
-        following = predictor.predict(context, generator)
+        following = predictor.predict(context.masked_fill(lost[:, None, None], 0.0), generator)
+        lost = lost | ~(following.abs() < LOST).all(1)
+        following = following.masked_fill(lost[:, None], torch.nan)
         forecasts.append(following)
         context = torch.cat([context, following.unsqueeze(1)], 1)[:, -predictor.n_context :]
     return torch.stack(forecasts, 1)
