@@ -91,7 +91,8 @@ def _train(settings: DynamicsSettings, run: Path, progress: bool) -> dict[str, f
     """Train in a run folder, then score."""
     train, test = _data(settings)
     model = make_forecaster(settings)
-    task = ForecastTask(model, train, test, settings.fit, settings.learn.batch_size)
+    batch_size, noise = settings.learn.batch_size, settings.system.noise
+    task = ForecastTask(model, train, test, settings.fit, batch_size, noise)
     fit(model, make_optimizer(model, settings.learn), task, settings.fit, run, progress=progress)
     scores = _scores(model.eval(), train, test, settings)
     write_json(run / "scores.json", scores)

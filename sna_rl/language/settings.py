@@ -124,6 +124,7 @@ class SystemConfig:
         n_trajectories: trajectories to learn from; their test's start from other seeds.
         n_states: states of each.
         n_test: trajectories to test with.
+        noise: added to the states that are read in training, in deviations of the climate.
         long_steps: forecasts of the long roll-out at the end.
 
     Raises:
@@ -134,6 +135,7 @@ class SystemConfig:
     n_trajectories: int = 32
     n_states: int = 1000
     n_test: int = 8
+    noise: float = 0.05
     long_steps: int = 10_000
 
     def __post_init__(self) -> None:
@@ -141,6 +143,8 @@ class SystemConfig:
         check_int("n_trajectories", self.n_trajectories, 1)
         check_int("n_states", self.n_states, 32)
         check_int("n_test", self.n_test, 1)
+        if not 0.0 <= self.noise < math.inf:
+            raise UsageError(f"noise must be 0 or a finite number over 0, not {self.noise!r}")
         check_int("long_steps", self.long_steps, 1)
 
 

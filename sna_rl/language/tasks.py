@@ -135,6 +135,8 @@ class ForecastTask:
         test: trajectories from other starts.
         config: seed of the windows.
         batch_size: windows of a step.
+        noise: standard deviation of what is added to the states that are read, in deviations of the climate:
+            a model that has seen states beside the attractor comes back to it.
     """
 
     def __init__(
@@ -144,24 +146,27 @@ class ForecastTask:
         test: Float[Tensor, "trajectories time size"],
         config: FitConfig,
         batch_size: int,
+        noise: float = 0.0,
     ) -> None:
         self.model, self.train, self.test = model, train, test
-        self.config, self.batch_size = config, batch_size
+        self.config, self.batch_size, self.noise = config, batch_size, noise
         self.climate = Climate(train)
         model.normalise(train)
 
-    def batch(self, step: int) -> Tensor:
-        """Windows of the model's context and the state after."""
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Windows of the model's context, and the state after each of theirs."""
         generator = step_generator(self.config.seed, step)
         n_trajectories, n_states, _ = self.train.shape
         length = self.model.n_context + 1
         which = torch.randint(n_trajectories, (self.batch_size, 1), generator=generator)
         starts = torch.randint(n_states - length + 1, (self.batch_size, 1), generator=generator)
-        return self.train[which, starts + torch.arange(length)]
+        windows = self.train[which, starts + torch.arange(length)]
+        noise = torch.randn(windows[:, 1:].shape, generator=generator)
+        return windows[:, :-1] + self.noise * self.climate.std * noise, windows[:, 1:]
 
-    def loss(self, batch: Tensor) -> tuple[Tensor, Mapping[str, Tensor | float]]:
+    def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Mapping[str, Tensor | float]]:
         """Loss of the windows."""
-        return self.model.loss(batch[:, :-1], batch[:, 1:]), {}
+        return self.model.loss(*batch), {}
 
     def evaluate(self) -> Mapping[str, float]:
         """Scores of ensemble forecasts."""

@@ -28,7 +28,7 @@ from sna_rl.runs.versions import versions
 
 FOLDER = Path(__file__).parents[2] / "results" / "language" / "dynamics"
 SEPARABLE = ForecastConfig(40, "separable", width=64, n_layers=1, n_context=2, rank=32)
-BATCH, LEARNING_RATE = 128, 3e-3
+BATCH, LEARNING_RATE, NOISE = 128, 3e-3, 0.05
 STEPS = {"separable": 4000, "mlp": 4000, "convolution": 1000}
 
 
@@ -62,7 +62,7 @@ def trained(
     torch.manual_seed(seed)
     model = Forecaster(config)
     fit = FitConfig(n_steps=STEPS[trunk], seed=seed)
-    task = ForecastTask(model, train, test, fit, BATCH)
+    task = ForecastTask(model, train, test, fit, BATCH, NOISE)
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
     began = time.process_time()
     for step in range(fit.n_steps):

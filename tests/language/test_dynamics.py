@@ -233,6 +233,16 @@ def test_the_loss_by_hand() -> None:
     assert model.loss(now, after).item() == pytest.approx((1 + 4 + 9) / 3)
 
 
+def test_noise_is_added_to_what_is_read_alone() -> None:
+    train = trajectories("lorenz96", 2, 60, seed=0)
+    model, fit = Forecaster(ForecastConfig(40, "mlp", width=4)), FitConfig(n_steps=1)
+    plain, noisy = (ForecastTask(model, train, train, fit, 500, noise) for noise in (0.0, 0.1))
+    (read, after), (changed, same) = plain.batch(3), noisy.batch(3)
+    assert torch.equal(after, same)
+    assert torch.equal(changed, noisy.batch(3)[0])
+    assert (changed - read).std().item() == pytest.approx(0.1 * train.std().item(), rel=0.03)
+
+
 @pytest.mark.parametrize("trunk", ["mlp", "convolution"])
 def test_equal_parameters(trunk: str) -> None:
     config = ForecastConfig(40, trunk, "distributional", n_layers=3)
