@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from sna_rl.separable.scores import INITIAL_STD, HeadFactor, bilinear_scores
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.layers import Energies, EnergyLayer, HyperSetLayer, Layer
+from sna_rl.vision.normaliser import Normaliser
 
 ET_STD = 0.002
 ISTA_STEP = ISTA_SPARSITY = 0.1
@@ -31,7 +32,7 @@ class TransformerLayer(Layer):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         width, self.n_heads = config.width, config.n_heads
-        norm = nn.RMSNorm if config.norm == "rms" else nn.LayerNorm
+        norm = Normaliser if config.norm == "rms" else nn.LayerNorm
         self.norms = nn.ModuleList(norm(width, eps=config.eps) for _ in range(2))
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)

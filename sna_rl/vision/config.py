@@ -32,7 +32,7 @@ class ModelConfig:
         eps: of every root-mean-square norm.
         steps: fixed; iteration (one vector each); start or current: a network of the iteration and x(0), or
             of the iteration and x_t.
-        step_size: of fixed steps, and of positive ones at the start.
+        step_size: of fixed steps, and of positive ones at the start; by default 0.1 down an energy, else 1.
         step_time: how that network reads the iteration: mlp (Sudoku's), normed (image classification's) or
             sinusoid (masked images').
         positive_steps: softplus keeps the network's steps over 0.
@@ -67,7 +67,7 @@ class ModelConfig:
     jacobian: str = "none"
     eps: float = 1e-6
     steps: str = "start"
-    step_size: float = 0.1
+    step_size: float | None = None
     step_time: str = "mlp"
     positive_steps: bool = False
     lora_rank: int = 0
@@ -92,9 +92,19 @@ class ModelConfig:
             raise UsageError(f"dropout must be from 0 to below 1, not {self.dropout!r}")
         if not 0.0 < self.eps < 1.0:
             raise UsageError(f"eps must be over 0 and under 1, not {self.eps!r}")
-        if not self.step_size > 0.0:
+        if self.step_size is not None and not self.step_size > 0.0:
             raise UsageError(f"step_size must be over 0, not {self.step_size!r}")
         if self.lora_rank and self.model != "hyper-set":
             raise UsageError(f"lora_rank belongs to hyper-set; {self.model} has no low-rank deltas")
-        if self.n_halvings and self.model not in ("hyper-set", "energy-transformer"):
+        if self.n_halvings and not self.has_energy:
             raise UsageError(f"n_halvings needs an energy, and {self.model} has none")
+
+    @property
+    def has_energy(self) -> bool:
+        """Whether the model's updates go down an energy."""
+        return self.model in ("hyper-set", "energy-transformer")
+
+    @property
+    def first_step(self) -> float:
+        """Size of fixed steps, and of positive ones at the start."""
+        return self.step_size or (0.1 if self.has_energy else 1.0)

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from sna_rl.errors import UsageError
 from sna_rl.separable.checks import check_int
+from sna_rl.vision.normaliser import Normaliser
 from sna_rl.vision.steps import sinusoid
 
 INITIAL_STD = 0.02
@@ -125,7 +126,7 @@ class SymbolHead(nn.Module):
 
     def __init__(self, width: int, n_out: int, bias: bool = False, eps: float = 1e-6) -> None:
         super().__init__()
-        self.norm = nn.RMSNorm(width, eps)
+        self.norm = Normaliser(width, eps=eps)
         self.map = nn.Linear(width, n_out, bias=bias)
 
     def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens out"]:

@@ -45,6 +45,8 @@ class Normaliser(nn.Module):
 
     def forward(self, v: Float[Tensor, "*batch size"]) -> Float[Tensor, "*batch size"]:
         """Normalise."""
+        if self.weight is not None:
+            v = v.to(self.weight.dtype)  # in full precision under autocast
         return F.rms_norm(v, (self.size,), self.weight, self.eps)
 
     def pull_back(

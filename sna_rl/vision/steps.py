@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from sna_rl.separable.checks import check_int
 from sna_rl.vision.config import ModelConfig
+from sna_rl.vision.normaliser import Normaliser
 
 TIME_SIZE = 512
 LONGEST_PERIOD = 10_000.0
@@ -108,14 +109,14 @@ class ConditionedSteps(StepPolicy):
         if config.step_time != "sinusoid":
             parts = [nn.Linear(TIME_SIZE, width), nn.GELU(), nn.Linear(width, width)]
         if config.step_time == "normed":
-            parts = [module for part in parts for module in (part, nn.RMSNorm(width, eps))]
+            parts = [module for part in parts for module in (part, Normaliser(width, eps=eps))]
         self.time = nn.Sequential(*parts)
-        self.signal = nn.Identity() if self.on_start else nn.RMSNorm(width, eps)
-        self.sum = nn.RMSNorm(width, eps) if config.step_time == "sinusoid" else nn.Identity()
+        self.signal = nn.Identity() if self.on_start else Normaliser(width, eps=eps)
+        self.sum = Normaliser(width, eps=eps) if config.step_time == "sinusoid" else nn.Identity()
         self.out = nn.Linear(width, n_updates * width)
         self.positive = config.positive_steps
         nn.init.zeros_(self.out.weight)
-        nn.init.constant_(self.out.bias, math.log(math.expm1(config.step_size)) if self.positive else 0.0)
+        nn.init.constant_(self.out.bias, math.log(math.expm1(config.first_step)) if self.positive else 0.0)
 
     def forward(
         self, t: int, start: Float[Tensor, "batch tokens width"], state: Float[Tensor, "batch tokens width"]
@@ -158,7 +159,7 @@ def make_steps(config: ModelConfig, n_updates: int) -> StepPolicy:
         'FixedSteps'
     """
     if config.steps == "fixed":
-        return FixedSteps(n_updates, config.step_size)
+        return FixedSteps(n_updates, config.first_step)
     if config.steps == "iteration":
         return IterationSteps(config.n_iterations, n_updates, config.width)
     return ConditionedSteps(n_updates, config)

@@ -1,0 +1,125 @@
+"""Learning to classify images."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from sna_rl.errors import UsageError
+from sna_rl.runs.fit_config import Batches, step_generator
+from sna_rl.vision.augment import augment
+from sna_rl.vision.images import Images, read_images
+from sna_rl.vision.model import IterativeModel
+from sna_rl.vision.objective import readout_loss
+from sna_rl.vision.settings import TaskConfig, VisionConfig
+
+
+class ClassifyTask:
+    """Training and validation images for `sna_rl.runs.fit`.
+
+    Args:
+        model: what is trained, on its device.
+        train: images learned from.
+        valid: images that choose the best weights.
+        config: batch size, read-outs, label smoothing, augmentation, seed.
+    """
+
+    def __init__(self, model: IterativeModel, train: Images, valid: Images, config: VisionConfig) -> None:
+        self.model, self.train, self.valid, self.config = model, train, valid, config
+        self.device = next(model.parameters()).device
+        self.batches = Batches(len(train), config.learn.batch_size, config.fit.seed)
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Augmented images and labels of a step."""
+        rows = self.batches.rows(step)
+        draw = step_generator(self.config.fit.seed, step)
+        images = augment(scaled(self.train.pixels[rows]), self.config.task.augment, draw)
+        return centred(images).to(self.device), self.train.labels[rows].to(self.device)
+
+    def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Cross-entropy."""
+        images, labels = batch
+        smoothing = self.config.learn.label_smoothing
+
+        def cross_entropy(scores: Tensor) -> Tensor:
+            return F.cross_entropy(scores.float(), labels, label_smoothing=smoothing)
+
+        loss, last = readout_loss(self.model, (images,), cross_entropy, self.config.learn.loss_on)
+        return loss, {"accuracy": (last.argmax(-1) == labels).float().mean()}
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Accuracy on the validation images after the iterations of training."""
+        n = self.model.body.config.n_iterations
+        found = class_accuracies(self.model, self.valid, [n])[n]
+        return {"accuracy": found, "score": found}
+
+
+@torch.no_grad()
+def class_accuracies(
+    model: IterativeModel, images: Images, iterations: list[int], batch_size: int = 500
+) -> dict[int, float]:
+    """Share of images that are classified right, read out after some iterations of one pass.
+
+    Args:
+        model: trained, in evaluation mode.
+        images: what it is asked.
+        iterations: where it is read, of the last layer.
+        batch_size: images computed at once.
+
+    Returns:
+        Iteration → accuracy.
+    """
+    device = next(model.parameters()).device
+    right = dict.fromkeys(sorted(set(iterations)), 0)
+    last_layer = model.body.config.n_layers - 1
+    for start in range(0, len(images), batch_size):
+        pixels = centred(scaled(images.pixels[start : start + batch_size])).to(device)
+        labels = images.labels[start : start + batch_size].to(device)
+        for state in model.states(pixels, n_iterations=max(right)):
+            if state.layer == last_layer and state.t + 1 in right:
+                right[state.t + 1] += int((model.read(state).argmax(-1) == labels).sum())
+    return {n: count / len(images) for n, count in right.items()}
+
+
+def image_splits(task: TaskConfig, seed: int) -> tuple[Images, Images, Images]:
+    """Training, validation and test images; the validation images are drawn from the training set.
+
+    Args:
+        task: folder and sizes.
+        seed: of the draw.
+
+    Raises:
+        UsageError: if there is no such folder, or too few images in it.
+        SnaError: if a file is damaged.
+    """
+    folder = Path(task.data)
+    if not folder.is_dir():
+        raise UsageError(f"image folder {task.data!r} does not exist")
+    train, test = read_images(folder, "train"), read_images(folder, "test")
+    if train.classes != test.classes or train.shape != test.shape:
+        raise UsageError(f"{task.data!r}: training and test images differ in classes or size")
+    n_train = task.n_train or len(train) - task.n_valid
+    if not 1 <= n_train <= len(train) - task.n_valid:
+        raise UsageError(
+            f"{task.data!r} has {len(train)} training images; n_train and n_valid ask for "
+            f"{task.n_train + task.n_valid}"
+        )
+    order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
+    return train[order[task.n_valid : task.n_valid + n_train]], train[order[: task.n_valid]], test
+
+
+def scaled(pixels: Tensor) -> Float[Tensor, "batch channels height width"]:
+    """Bytes as numbers in [0, 1]."""
+    return pixels.float() / 255.0
+
+
+def centred(
+    images: Float[Tensor, "batch channels height width"],
+) -> Float[Tensor, "batch channels height width"]:
+    """Numbers in [0, 1] as numbers in [−1, 1]."""
+    return images * 2.0 - 1.0

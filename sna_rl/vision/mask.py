@@ -1,0 +1,280 @@
+"""Learning to fill in hidden parts of an image: patches of pixels, or a tokenizer's symbols."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from sna_rl.errors import SnaError, UsageError
+from sna_rl.runs.files import read_npz
+from sna_rl.runs.fit_config import Batches, step_generator
+from sna_rl.vision.augment import augment
+from sna_rl.vision.classify import centred, scaled
+from sna_rl.vision.embeddings import PatchEmbedding, from_patches, to_patches
+from sna_rl.vision.images import Images
+from sna_rl.vision.measures import psnr, ssim
+from sna_rl.vision.model import IterativeModel
+from sna_rl.vision.objective import readout_loss
+from sna_rl.vision.settings import TaskConfig, VisionConfig
+
+VISIBLE = -100
+"""Target of a place that is not hidden."""
+TRIAL = 0.4
+"""Share of an image that is hidden where models are compared."""
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """Images as a tokenizer's symbols.
+
+    Args:
+        symbols: (images, places).
+        n_symbols: how many the tokenizer has.
+    """
+
+    symbols: Tensor
+    n_symbols: int
+
+    def __len__(self) -> int:
+        return len(self.symbols)
+
+
+class PatchMaskTask:
+    """Hidden patches are predicted as pixels, loss the mean square over them.
+
+    Args:
+        model: what is trained, on its device.
+        train: images learned from.
+        valid: images that choose the best weights.
+        config: batch size, read-outs, augmentation, shares that are hidden, seed.
+    """
+
+    def __init__(self, model: IterativeModel, train: Images, valid: Images, config: VisionConfig) -> None:
+        self.model, self.train, self.valid, self.config = model, train, valid, config
+        self.device = next(model.parameters()).device
+        self.batches = Batches(len(train), config.learn.batch_size, config.fit.seed)
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Images in [−1, 1] and which of their patches are hidden."""
+        task, draw = self.config.task, step_generator(self.config.fit.seed, step)
+        images = augment(scaled(self.train.pixels[self.batches.rows(step)]), task.augment, draw)
+        hidden = hide(len(images), task.n_side**2, (task.min_hidden, task.max_hidden), draw)
+        return centred(images).to(self.device), hidden.to(self.device)
+
+    def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Mean square error over the hidden patches."""
+        images, hidden = batch
+        wanted = to_patches(images, patch_size(self.model))[hidden]
+
+        def mean_square(answer: Tensor) -> Tensor:
+            return F.mse_loss(answer[hidden].float(), wanted)
+
+        return readout_loss(self.model, batch, mean_square, self.config.learn.loss_on)[0], {}
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Fidelity of validation images of which 40 % were hidden."""
+        numbers = fidelity(self.model, self.valid, TRIAL, seed=self.config.fit.seed)
+        return {**numbers, "score": numbers["psnr"]}
+
+
+class SymbolMaskTask:
+    """Hidden symbols are predicted as classes.
+
+    Args:
+        model: what is trained, on its device.
+        train: symbols learned from.
+        valid: symbols that choose the best weights.
+        config: batch size, read-outs, label smoothing, shares that are hidden, seed.
+    """
+
+    def __init__(self, model: IterativeModel, train: Symbols, valid: Symbols, config: VisionConfig) -> None:
+        self.model, self.train, self.valid, self.config = model, train, valid, config
+        self.device = next(model.parameters()).device
+        self.batches = Batches(len(train), config.learn.batch_size, config.fit.seed)
+
+    def batch(self, step: int) -> tuple[Tensor, Tensor]:
+        """Symbols, the hidden ones replaced, and the targets."""
+        task, draw = self.config.task, step_generator(self.config.fit.seed, step)
+        symbols = self.train.symbols[self.batches.rows(step)]
+        hidden = hide(len(symbols), symbols.shape[1], (task.min_hidden, task.max_hidden), draw)
+        return self._hidden(symbols, hidden)
+
+    def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Cross-entropy over the hidden places."""
+        symbols, wanted = batch
+        smoothing = self.config.learn.label_smoothing
+
+        def cross_entropy(scores: Tensor) -> Tensor:
+            return F.cross_entropy(
+                scores.flatten(0, 1).float(),
+                wanted.flatten(),
+                ignore_index=VISIBLE,
+                label_smoothing=smoothing,
+            )
+
+        loss, last = readout_loss(self.model, (symbols,), cross_entropy, self.config.learn.loss_on)
+        seen = wanted != VISIBLE
+        return loss, {"accuracy": (last.argmax(-1) == wanted)[seen].float().mean()}
+
+    def evaluate(self) -> Mapping[str, float]:
+        """Share of hidden symbols that are right, 40 % of every image being hidden."""
+        draw = step_generator(self.config.fit.seed, 0)
+        symbols = self.valid.symbols
+        hidden = hide(len(symbols), symbols.shape[1], (TRIAL, TRIAL), draw)
+        inputs, wanted = self._hidden(symbols, hidden)
+        right = (self.model(inputs).argmax(-1) == wanted)[wanted != VISIBLE].float().mean().item()
+        return {"accuracy": right, "score": right}
+
+    def _hidden(self, symbols: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        inputs = torch.where(hidden, self.train.n_symbols, symbols)
+        wanted = torch.where(hidden, symbols, VISIBLE)
+        return inputs.to(self.device), wanted.to(self.device)
+
+
+def hide(
+    batch: int, n_places: int, shares: tuple[float, float], draw: torch.Generator
+) -> Bool[Tensor, "batch places"]:
+    """Which places of each image are hidden: a share drawn evenly, at least one hidden and one seen.
+
+    Args:
+        batch: images.
+        n_places: places of an image.
+        shares: least and most.
+        draw: where they come from.
+
+    Raises:
+        UsageError: if a share leaves nothing to see or nothing to fill in.
+
+    Example:
+        >>> hide(2, 10, (0.3, 0.3), torch.Generator()).sum(1)
+        tensor([3, 3])
+    """
+    if not 0.0 < shares[0] <= shares[1] < 1.0:
+        raise UsageError(f"the hidden share must be over 0 and under 1, not {shares[0]:g} to {shares[1]:g}")
+    share = shares[0] + (shares[1] - shares[0]) * torch.rand(batch, 1, generator=draw)
+    count = (share * n_places).round().clamp(1, n_places - 1)
+    return torch.rand(batch, n_places, generator=draw).argsort(1).argsort(1) < count
+
+
+@torch.no_grad()
+def reconstruct(
+    model: IterativeModel,
+    images: Float[Tensor, "batch channels height width"],
+    hidden: Bool[Tensor, "batch places"],
+    n_rounds: int = 1,
+    n_iterations: int | None = None,
+) -> Float[Tensor, "batch channels height width"]:
+    """Fill in hidden patches, those beside visible ones first.
+
+    After round k of K, n arccos(k / K) / (π / 2) of n hidden patches are still hidden; what was filled in is
+    seen from then on.
+
+    Args:
+        model: trained, in evaluation mode.
+        images: pixels in [−1, 1]; hidden ones are not looked at.
+        hidden: which patches are.
+        n_rounds: K.
+        n_iterations: of each pass.
+
+    Returns:
+        The images, visible patches as they were.
+    """
+    size = patch_size(model)
+    n_hidden = hidden.sum(1, keepdim=True)
+    for k in range(1, n_rounds + 1):
+        patches = to_patches(images, size)
+        answer: Tensor = model(images, hidden, n_iterations=n_iterations)
+        images = from_patches(
+            torch.where(hidden.unsqueeze(-1), answer.clamp(-1.0, 1.0), patches), size, _shape(images)
+        )
+        left = (n_hidden * math.acos(k / n_rounds) / (math.pi / 2)).round()
+        hidden = _farthest(hidden, left)
+    return images
+
+
+def fidelity(
+    model: IterativeModel, images: Images, share: float, *, n_rounds: int = 1, seed: int = 0
+) -> dict[str, float]:
+    """Peak signal-to-noise ratio and structural similarity of reconstructions, visible patches included.
+
+    Args:
+        model: trained, in evaluation mode.
+        images: what it is asked.
+        share: of every image that is hidden.
+        n_rounds: of decoding.
+        seed: of the masks.
+
+    Returns:
+        psnr in decibels and ssim, means over the images.
+
+    Raises:
+        UsageError: if the share is not over 0 and under 1.
+    """
+    draw, n_side = step_generator(seed, 0), model.embed.get_buffer("places").shape[0]
+    device = next(model.parameters()).device
+    peaks, likenesses = [], []
+    for rows in torch.split(torch.arange(len(images)), 250):
+        whole = scaled(images.pixels[rows]).to(device)
+        hidden = hide(len(rows), n_side, (share, share), draw).to(device)
+        filled = reconstruct(model, centred(whole), hidden, n_rounds) / 2.0 + 0.5
+        peaks.append(psnr(filled, whole))
+        likenesses.append(ssim(filled, whole))
+    return {"psnr": torch.cat(peaks).mean().item(), "ssim": torch.cat(likenesses).mean().item()}
+
+
+def symbol_splits(task: TaskConfig, seed: int) -> tuple[Symbols, Symbols]:
+    """Training and validation symbols from an `.npz` file with an array "symbols" (images, places).
+
+    Args:
+        task: file and sizes.
+        seed: of the split.
+
+    Raises:
+        UsageError: if there are too few images.
+        SnaError: if the file holds no such array.
+    """
+    arrays = read_npz(Path(task.data))
+    if "symbols" not in arrays or arrays["symbols"].ndim != 2 or arrays["symbols"].dtype.kind not in "iu":
+        raise SnaError(f"{task.data!r} needs an array 'symbols' of whole numbers, (images, places)")
+    symbols = torch.from_numpy(arrays["symbols"].astype("int64"))
+    if symbols.min() < 0:
+        raise SnaError(f"{task.data!r} holds a symbol under 0")
+    if len(symbols) <= task.n_valid:
+        raise UsageError(f"{task.data!r} holds {len(symbols)} images; n_valid alone asks for {task.n_valid}")
+    order = torch.randperm(len(symbols), generator=torch.Generator().manual_seed(seed))
+    n_symbols = int(symbols.max()) + 1
+    n_train = task.n_train or len(symbols)
+    train = symbols[order[task.n_valid :][:n_train]]
+    return Symbols(train, n_symbols), Symbols(symbols[order[: task.n_valid]], n_symbols)
+
+
+def patch_size(model: IterativeModel) -> tuple[int, int]:
+    """Height and width of a patch of a model of images.
+
+    Args:
+        model: whose embedding cuts patches.
+    """
+    assert isinstance(model.embed, PatchEmbedding)
+    return model.embed.patch
+
+
+def _shape(images: Tensor) -> tuple[int, int, int]:
+    channels, height, width = images.shape[1:]
+    return channels, height, width
+
+
+def _farthest(hidden: Tensor, count: Int[Tensor, "batch 1"] | Tensor) -> Tensor:
+    """Of the hidden places, the `count` with the fewest visible neighbours, ties in order."""
+    side = math.isqrt(hidden.shape[1])
+    visible = (~hidden).float().view(-1, 1, side, side)
+    neighbours = F.conv2d(visible, torch.ones(1, 1, 3, 3, device=hidden.device), padding=1).flatten(1)
+    order = torch.where(hidden, neighbours, torch.inf).argsort(stable=True, dim=1).argsort(1)
+    remaining: Tensor = hidden & (order < count)
+    return remaining

@@ -1,0 +1,228 @@
+"""A run from its configuration to its trained model, and back from its folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sna_rl.errors import SnaError, UsageError
+from sna_rl.runs.fit import FitResult, Task, fit
+from sna_rl.runs.fit_folder import BEST_WEIGHTS, WEIGHTS, add_command, load_weights, new_run, open_run
+from sna_rl.vision.classify import ClassifyTask, image_splits
+from sna_rl.vision.counts import n_flops, n_parameters
+from sna_rl.vision.images import Images
+from sna_rl.vision.mask import PatchMaskTask, SymbolMaskTask, Symbols, symbol_splits
+from sna_rl.vision.model import IterativeModel, class_model, mask_model, sudoku_model, symbol_mask_model
+from sna_rl.vision.settings import VisionConfig
+from sna_rl.vision.sudoku import SudokuTask
+from sna_rl.vision.sudoku_data import Splits, make_boards, read_splits, write_splits
+
+BOARDS = "boards"
+
+Data = Splits | tuple[Images, Images, Images] | tuple[Symbols, Symbols]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A model with the data it is trained on.
+
+    Args:
+        config: all that repeats it.
+        model: on its device.
+        data: training, validation and test set.
+    """
+
+    config: VisionConfig
+    model: IterativeModel
+    data: Data
+
+    @classmethod
+    def new(cls, config: VisionConfig, device: str = "auto") -> Run:
+        """An untrained model and its data.
+
+        Args:
+            config: what to make.
+            device: auto, cpu or cuda.
+
+        Raises:
+            UsageError: if the configuration fits no model, or not its data.
+            SnaError: if the data can't be read.
+        """
+        return cls._of(config, _load(config), device)
+
+    @classmethod
+    def open(cls, folder: Path, *, best: bool = False, device: str = "auto", data: str = "") -> Run:
+        """A trained run.
+
+        Args:
+            folder: its run folder.
+            best: the weights of the best evaluation instead of the last ones.
+            device: auto, cpu or cuda.
+            data: other data than those it was trained on.
+
+        Raises:
+            UsageError: if there is no run, or its weights are of another model.
+            SnaError: if a file is damaged.
+        """
+        config = VisionConfig.of(open_run(folder))
+        if data:
+            loaded = _load(config.changed({"data": data}))
+        elif config.task.task == "sudoku":
+            loaded = read_splits(folder / BOARDS)
+        else:
+            loaded = _load(config)
+        run = cls._of(config, loaded, device)
+        load_weights(run.model, folder / (BEST_WEIGHTS if best else WEIGHTS))
+        run.model.eval()
+        return run
+
+    @classmethod
+    def _of(cls, config: VisionConfig, data: Data, device: str) -> Run:
+        torch.manual_seed(config.fit.seed)
+        return cls(config, _make_model(config, data).to(_device(device)), data)
+
+    def task(self) -> Task:
+        """Batches, loss and evaluation."""
+        config = self.config
+        if isinstance(self.data, Splits):
+            return SudokuTask(self.model, self.data.train, self.data.valid, config.learn, config.fit.seed)
+        train, valid = self.data[:2]
+        if isinstance(train, Symbols) and isinstance(valid, Symbols):
+            return SymbolMaskTask(self.model, train, valid, config)
+        assert isinstance(train, Images)
+        assert isinstance(valid, Images)
+        if config.task.task == "mask":
+            return PatchMaskTask(self.model, train, valid, config)
+        return ClassifyTask(self.model, train, valid, config)
+
+    def description(self) -> list[str]:
+        """What is trained, in lines for the user."""
+        config, task = self.config, self.task()
+        flops = n_flops(self.model, *(part[:1] for part in task.batch(0)[: self.n_inputs]))
+        lines = [
+            f"{config.model.model} on {config.task.task}, seed {config.fit.seed}, "
+            f"{config.fit.n_steps:,} steps",
+            f"parameters: {n_parameters(self.model):,} (steps {n_parameters(self.model.body.steps):,})",
+            f"{flops / 1e6:,.1f} MFLOP forward an input, over {config.model.n_iterations} iterations",
+        ]
+        if isinstance(self.data, Splits):
+            for name, boards in self.data._asdict().items():
+                counts = ", ".join(f"{givens}: {n}" for givens, n in boards.givens().items())
+                lines.append(f"{name}: {len(boards):,} boards, by givens {counts}")
+        else:
+            names = ("train", "valid", "test")
+            sets: tuple[Images | Symbols, ...] = self.data
+            lines += [f"{name}: {len(each):,}" for name, each in zip(names, sets, strict=False)]
+        return lines
+
+    @property
+    def n_inputs(self) -> int:
+        """How many parts of a batch the model is given."""
+        return 2 if isinstance(self.data[0], Images) and self.config.task.task == "mask" else 1
+
+    def optimizer(self) -> torch.optim.AdamW:
+        """AdamW over every parameter."""
+        learn = self.config.learn
+        return torch.optim.AdamW(
+            self.model.parameters(),
+            lr=learn.learning_rate,
+            betas=(0.9, learn.beta2),
+            weight_decay=learn.weight_decay,
+        )
+
+
+def train(
+    config: VisionConfig,
+    folder: Path,
+    command: str,
+    *,
+    device: str = "auto",
+    say: Callable[[str], None] = print,
+    progress: bool = True,
+) -> FitResult:
+    """Train a model in a new run folder.
+
+    Args:
+        config: what to train.
+        folder: the log folder.
+        command: the command line, kept in the run folder.
+        device: auto, cpu or cuda.
+        say: is told, line by line, what is about to run.
+        progress: show how far it is.
+
+    Raises:
+        UsageError: if the configuration can't be trained; no folder is left behind.
+        SnaError: if the data can't be read, or numbers are not finite.
+    """
+    run = Run.new(config, device)
+    lines = run.description()
+    path = new_run(folder, config.task.task, config.model.model, config.plain(), command)
+    if isinstance(run.data, Splits):
+        write_splits(path / BOARDS, run.data)
+    for line in (*lines, f"run folder: {path}"):
+        say(line)
+    return fit(run.model, run.optimizer(), run.task(), config.fit, path, progress=progress)
+
+
+def go_on(
+    folder: Path,
+    changes: dict[str, Any],
+    command: str,
+    *,
+    device: str = "auto",
+    progress: bool = True,
+) -> FitResult:
+    """Train on in a run folder, from its newest whole checkpoint.
+
+    Args:
+        folder: the run folder.
+        changes: n_steps alone may change.
+        command: the command line, added to those before.
+        device: auto, cpu or cuda.
+        progress: show how far it is.
+
+    Raises:
+        UsageError: if there is no run, or something else is to change.
+    """
+    config = VisionConfig.of(open_run(folder)).changed(changes)
+    if set(changes) - {"n_steps"}:
+        raise UsageError(f"a run that goes on keeps its configuration, {', '.join(sorted(changes))} too")
+    data = read_splits(folder / BOARDS) if config.task.task == "sudoku" else _load(config)
+    run = Run._of(config, data, device)
+    add_command(folder, command)
+    return fit(run.model, run.optimizer(), run.task(), config.fit, folder, progress=progress)
+
+
+def _load(config: VisionConfig) -> Data:
+    """Data of a configuration."""
+    task, seed = config.task, config.fit.seed
+    if task.task == "sudoku":
+        return make_boards(task, seed)
+    if task.task == "mask" and task.data.endswith(".npz"):
+        return symbol_splits(task, seed)
+    return image_splits(task, seed)
+
+
+def _make_model(config: VisionConfig, data: Data) -> IterativeModel:
+    """The model that fits the data."""
+    first = data[0]
+    if isinstance(first, Symbols):
+        return symbol_mask_model(config.model, first.n_symbols, first.symbols.shape[1])
+    if not isinstance(first, Images):
+        return sudoku_model(config.model)
+    if config.task.task == "mask":
+        return mask_model(config.model, first.shape, config.task.n_side)
+    return class_model(config.model, first.shape, config.task.n_side, len(first.classes))
+
+
+def _device(name: str) -> torch.device:
+    """Device by name; auto is the GPU where there is one."""
+    if name not in ("auto", "cpu", "cuda"):
+        raise UsageError(f"device must be auto, cpu or cuda, not {name!r}")
+    if name == "cuda" and not torch.cuda.is_available():
+        raise SnaError("there is no CUDA device here; take --device cpu")
+    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

@@ -1,0 +1,184 @@
+"""All that repeats a run: task, model, learning, training loop; flat names on the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sna_rl.errors import UsageError, suggestion
+from sna_rl.runs.fit_config import FitConfig
+from sna_rl.separable.checks import check_int, check_name
+from sna_rl.vision.config import ModelConfig
+
+TASKS = ("sudoku", "classify", "mask")
+AUGMENTATIONS = ("none", "crop", "flip", "auto")
+LOSS_ON = ("all", "last", "random")
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """What is learned, and from which data.
+
+    Args:
+        task: sudoku, classify or mask (masked images).
+        data: a folder or file; "" generates Sudoku boards.
+        n_train: boards or images learned from; 0 takes all that `data` has.
+        n_valid: held out of them, for choosing between models.
+        n_test: boards of the test set, where they are generated.
+        n_bases: base puzzles that generated boards are made from, in all splits together.
+        min_givens: least givens of a generated board.
+        max_givens: most givens.
+        n_side: patches along each side of an image.
+        augment: none, crop (shifted by up to an eighth), flip (crop and mirrored) or auto (flip and a
+            random operation on the colours or the geometry).
+        min_hidden: least share of an image that is masked.
+        max_hidden: most.
+
+    Raises:
+        UsageError: if a value is out of its range or a name is unknown.
+    """
+
+    task: str = "sudoku"
+    data: str = ""
+    n_train: int = 9_000
+    n_valid: int = 500
+    n_test: int = 1_000
+    n_bases: int = 1_000
+    min_givens: int = 17
+    max_givens: int = 34
+    n_side: int = 7
+    augment: str = "none"
+    min_hidden: float = 0.1
+    max_hidden: float = 0.6
+
+    def __post_init__(self) -> None:
+        check_name("task", self.task, TASKS)
+        check_name("augment", self.augment, AUGMENTATIONS)
+        check_int("n_train", self.n_train, 0)
+        for name in ("n_valid", "n_test", "n_bases", "n_side"):
+            check_int(name, getattr(self, name), 1)
+        if not 0.0 < self.min_hidden <= self.max_hidden < 1.0:
+            raise UsageError(
+                "the hidden share must be over 0 and under 1, not "
+                f"{self.min_hidden:g} to {self.max_hidden:g}; else nothing is to be filled in or seen"
+            )
+        if self.task != "sudoku" and not self.data:
+            raise UsageError(f"task {self.task} needs images: give their folder with --data")
+
+
+@dataclass(frozen=True)
+class LearnConfig:
+    """How the loss is made and followed.
+
+    Args:
+        batch_size: boards or images of a step.
+        learning_rate: of AdamW.
+        weight_decay: of AdamW, on every parameter.
+        beta2: of AdamW; beta1 is 0.9.
+        loss_on: iterations that are read out: all (their mean), last, or a random one.
+        label_smoothing: share of a target spread over all classes.
+
+    Raises:
+        UsageError: if a value is out of its range or a name is unknown.
+    """
+
+    batch_size: int = 64
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.1
+    beta2: float = 0.95
+    loss_on: str = "all"
+    label_smoothing: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_int("batch_size", self.batch_size, 1)
+        check_name("loss_on", self.loss_on, LOSS_ON)
+        if not self.learning_rate > 0.0:
+            raise UsageError(f"learning_rate must be over 0, not {self.learning_rate!r}")
+        for name in ("weight_decay", "beta2", "label_smoothing"):
+            if not 0.0 <= getattr(self, name) < 1.0:
+                raise UsageError(f"{name} must be from 0 to below 1, not {getattr(self, name)!r}")
+
+
+@dataclass(frozen=True)
+class VisionConfig:
+    """A whole run.
+
+    Args:
+        task: what is learned.
+        model: the architecture.
+        learn: loss and optimizer.
+        fit: the training loop.
+
+    Example:
+        >>> config = VisionConfig().changed({"width": 64, "n_steps": 10, "learning_rate": 1e-4})
+        >>> config.model.width, config.fit.n_steps, config.learn.learning_rate
+        (64, 10, 0.0001)
+        >>> VisionConfig.of(config.plain()) == config
+        True
+        >>> config.changed({"widht": 64})
+        Traceback (most recent call last):
+        sna_rl.errors.UsageError: unknown key 'widht'; did you mean 'width'?
+    """
+
+    task: TaskConfig = field(default_factory=TaskConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    learn: LearnConfig = field(default_factory=LearnConfig)
+    fit: FitConfig = field(default_factory=lambda: FitConfig(n_steps=10_000, eval_freq=500, save_freq=500))
+
+    @classmethod
+    def of(cls, data: Mapping[str, Any]) -> VisionConfig:
+        """The configuration that `plain` gave.
+
+        Args:
+            data: flat names and values.
+
+        Raises:
+            UsageError: if a name is unknown or a value out of its range.
+        """
+        return cls().changed(data)
+
+    def plain(self) -> dict[str, Any]:
+        """Every field under its own name."""
+        return {name: value for part in self._parts() for name, value in dataclasses.asdict(part).items()}
+
+    def changed(self, changes: Mapping[str, Any]) -> VisionConfig:
+        """A configuration with some fields changed.
+
+        Args:
+            changes: flat names and values; a whole number stands for a float.
+
+        Raises:
+            UsageError: if a name is unknown, or a value of another kind or out of its range.
+        """
+        known = self.plain()
+        for name, value in changes.items():
+            if name not in known:
+                raise UsageError(f"unknown key {name!r}{suggestion(name, known)}")
+            _check_kind(name, value)
+        new = known | dict(changes)
+        parts = [
+            type(part)(**{each.name: new[each.name] for each in dataclasses.fields(part)})
+            for part in self._parts()
+        ]
+        return VisionConfig(*parts)
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self.task, self.model, self.learn, self.fit
+
+
+def _check_kind(name: str, value: object) -> None:
+    """Refuse a value of another kind than the field's."""
+    kinds = {
+        each.name: str(each.type) for part in VisionConfig()._parts() for each in dataclasses.fields(part)
+    }
+    fits = {
+        "str": isinstance(value, str),
+        "bool": isinstance(value, bool),
+        "int": isinstance(value, int) and not isinstance(value, bool),
+        "float": isinstance(value, int | float) and not isinstance(value, bool),
+        "float | None": value is None or (isinstance(value, int | float) and not isinstance(value, bool)),
+    }
+    if not fits[kinds[name]]:
+        raise UsageError(f"{name} must be of kind {kinds[name]}, not {value!r}")

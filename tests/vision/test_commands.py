@@ -1,0 +1,187 @@
+"""The verbs from the command line: runs, their continuation, and everything a user may get wrong."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from subprocess import run as run_process
+
+import numpy as np
+import pytest
+
+from sna_rl.cli import main
+from sna_rl.runs.fit_folder import open_run
+from sna_rl.runs.tree import read_arrays
+from sna_rl.vision.boards import make_splits
+from sna_rl.vision.evaluation import parse_iterations
+from tests.vision.conftest import BOARDS, TINY
+
+PUZZLE = "530070000600195000098000060800060003400803001700020006060000280000419005000080079"
+
+
+def fails(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
+    assert main(["vision", *words]) == code
+    error = capsys.readouterr().err.strip()
+    assert error.count("\n") == 0
+    return error
+
+
+def test_a_run_leaves_its_configuration_boards_and_weights(sudoku_run: Path) -> None:
+    assert {"config.yml", "command.txt", "versions.json", "summary.json", "model.safetensors"} <= {
+        path.name for path in sudoku_run.iterdir()
+    }
+    config = open_run(sudoku_run)
+    assert (config["task"], config["width"], config["seed"]) == ("sudoku", 8, 1)
+    assert len((sudoku_run / "boards" / "test.csv").read_text().splitlines()) == 6
+    assert json.loads((sudoku_run / "summary.json").read_text())["n_steps"] == 3
+
+
+def test_the_same_seed_repeats_a_run_and_i_goes_on_with_it(sudoku_run: Path, tmp_path: Path) -> None:
+    words = ["vision", "train", "--no-progress"]
+    same = ["--task", "sudoku", "-n", "2", "--iterations", "3", "--seed", "1", "-f", str(tmp_path)]
+    params = ["-params", *TINY, *BOARDS, "schedule:constant"]
+    assert main([*words, *same, *params]) == 0
+    run = tmp_path / "sudoku" / "hyper-set" / "seed-1"
+    assert main([*words, "-i", str(run), "-n", "5"]) == 0
+    whole = tmp_path / "whole"
+    same[3], same[-1] = "5", str(whole)
+    assert main([*words, *same, *params]) == 0
+    left = read_arrays(run / "model.safetensors")
+    right = read_arrays(whole / "sudoku" / "hyper-set" / "seed-1" / "model.safetensors")
+    for name, value in left.items():
+        np.testing.assert_array_equal(value, right[name])
+    assert len((run / "command.txt").read_text().splitlines()) == 2
+
+
+def test_evaluate_prints_the_curve_beyond_training(
+    sudoku_run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["vision", "evaluate", str(sudoku_run), "--iterations", "2…6:2", "-o", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "6 boards of our own making or of --data, by givens 60: 6"
+    assert [line.split()[1] for line in lines[1:4]] == ["2", "4", "6"]
+    assert (tmp_path / "evaluation.csv").read_text().splitlines()[0] == "iteration,boards,cells"
+    assert (tmp_path / "evaluation.png").exists()
+
+
+def test_solve_prints_the_grid_and_whether_it_is_valid(
+    sudoku_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    board = make_splits([1], 1, (80, 80), seed=0)[0].puzzles[0].tolist()
+    assert main(["vision", "solve", "".join(map(str, board)), "--run", str(sudoku_run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 13
+    assert lines[11].startswith("after ")
+    assert "valid" in lines[12]
+
+
+@pytest.mark.parametrize(
+    ("puzzle", "message"),
+    [
+        (PUZZLE[1:], "this one has 80"),
+        (PUZZLE + "0", "this one has 82"),
+        (PUZZLE.replace("9", "x"), "not 'x'"),
+        ("55" + 79 * "0", "has no solution"),
+        (81 * "0", "has more than one solution"),
+    ],
+)
+def test_bad_puzzles(puzzle: str, message: str, sudoku_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert message in fails(["solve", puzzle, "--run", str(sudoku_run)], capsys)
+
+
+def test_classify_and_mask_from_a_folder(
+    image_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for task, model in (("classify", "transformer"), ("mask", "hyper-set")):
+        words = ["train", "--task", task, "--model", model, "--data", str(image_folder), "-n", "2"]
+        params = [
+            *TINY,
+            "n_train:0",
+            "n_valid:4",
+            "n_side:4",
+            "augment:flip",
+            "loss_on:random",
+            "precision:bf16",
+        ]
+        assert (
+            main(["vision", *words, "--seed", "0", "-f", str(tmp_path), "--no-progress", "-params", *params])
+            == 0
+        )
+        run = tmp_path / task / model / "seed-0"
+        assert main(["vision", "evaluate", str(run)]) == 0
+        assert (run / "evaluation" / "evaluation.csv").exists()
+    assert (run / "evaluation" / "filled.png").stat().st_size > 1_000
+    assert main(["vision", "trace", str(run), "-n", "2"]) == 0
+    capsys.readouterr()
+    for share in ("0", "1"):
+        assert "hidden share must be over 0" in fails(["evaluate", str(run), "--share", share], capsys)
+    assert "was trained on mask, not on sudoku" in fails(["solve", PUZZLE, "--run", str(run)], capsys)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--task", "sudok"], "unknown task 'sudok'; did you mean 'sudoku'?"),
+        (["--model", "hyperset"], "unknown model 'hyperset'; did you mean 'hyper-set'?"),
+        (["--task", "classify"], "needs images: give their folder with --data"),
+        (["--task", "classify", "--data", "nowhere"], "image folder 'nowhere' does not exist"),
+        (["--data", "nowhere.csv"], "'nowhere.csv' is missing"),
+        (["-n", "0"], "n_steps must be an int of at least 1, not 0"),
+        (["-params", "widht:64"], "unknown key 'widht'; did you mean 'width'?"),
+        (["-params", "width:wide"], "width must be of kind int, not 'wide'"),
+        (["-params", "loss_on:first"], "unknown loss_on 'first'"),
+        (["-params", "max_hidden:1.0"], "the hidden share must be over 0 and under 1, not 0.1 to 1"),
+        (["--device", "tpu"], "device must be auto, cpu or cuda, not 'tpu'"),
+    ],
+)
+def test_bad_settings_leave_nothing_behind(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "logs"
+    small = ["-params", *TINY, *BOARDS] if "-params" not in words else []
+    code = 1 if "missing" in message else 2
+    assert message in fails(["train", *words, "-f", str(folder), *small], capsys, code)
+    assert not folder.exists()
+
+
+def test_weights_of_another_model_and_deltas_of_fewer_iterations(
+    sudoku_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(sudoku_run, run)
+    config = run / "config.yml"
+    text = config.read_text()
+    config.write_text(text.replace("model: hyper-set", "model: transformer"))
+    assert "is of another model: body.layers.0" in fails(["evaluate", str(run)], capsys)
+    config.write_text(text.replace("lora_rank: 0", "lora_rank: 2"))
+    assert "is of another model: body.layers.0.feed_delta.left" in fails(["evaluate", str(run)], capsys)
+    config.write_text(text)
+    weights = run / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:100])
+    assert "can't be read as safetensors" in fails(["evaluate", str(run)], capsys, code=1)
+    assert "is not a run folder" in fails(["trace", str(tmp_path)], capsys)
+    assert "keeps its configuration" in fails(["train", "-i", str(sudoku_run), "-params", "width:16"], capsys)
+
+
+def test_deltas_can_t_go_beyond_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["vision", "train", "-n", "1", "--iterations", "3", "--seed", "0", "-f", str(tmp_path)]
+    assert main([*words, "--no-progress", "-params", *TINY, *BOARDS, "lora_rank:2"]) == 0
+    capsys.readouterr()
+    run = tmp_path / "sudoku" / "hyper-set" / "seed-0"
+    error = fails(["evaluate", str(run), "--iterations", "4"], capsys)
+    assert "low-rank deltas for 3 iterations, so it can't do 4" in error
+
+
+@pytest.mark.parametrize("text", ["", "0", "a", "9…4", "4,0", "-3"])
+def test_iterations_that_are_none(text: str, sudoku_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--iterations takes 16, 8,16,32 or 8…64" in fails(
+        ["evaluate", str(sudoku_run), f"--iterations={text}"], capsys
+    )
+    assert parse_iterations("8-16") == [8, 12, 16]
+
+
+def test_help_loads_no_torch() -> None:
+    code = "import sys; from sna_rl.cli import main; main(['vision', '-h']); sys.exit('torch' in sys.modules)"
+    assert run_process([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

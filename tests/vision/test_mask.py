@@ -1,0 +1,173 @@
+"""Masks, reconstruction, its measures against plain references, decoding in rounds."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from sna_rl.errors import SnaError, UsageError
+from sna_rl.vision.config import ModelConfig
+from sna_rl.vision.embeddings import to_patches
+from sna_rl.vision.images import Images
+from sna_rl.vision.mask import PatchMaskTask, SymbolMaskTask, fidelity, hide, reconstruct, symbol_splits
+from sna_rl.vision.measures import psnr, ssim
+from sna_rl.vision.model import IterativeModel, mask_model, symbol_mask_model
+from sna_rl.vision.settings import TaskConfig, VisionConfig
+
+SMALL: dict[str, Any] = {"width": 16, "n_heads": 2, "hidden": 32, "n_iterations": 2}
+
+
+@given(seed=st.integers(0, 2**16), share=st.floats(0.01, 0.99))
+def test_masks_hide_their_share_and_never_all_or_nothing(seed: int, share: float) -> None:
+    hidden = hide(5, 16, (share, share), torch.Generator().manual_seed(seed))
+    assert hidden.sum(1).tolist() == [min(max(round(share * 16), 1), 15)] * 5
+
+
+@pytest.mark.parametrize("shares", [(0.0, 0.0), (1.0, 1.0), (0.5, 0.2)])
+def test_masks_of_nothing_and_everything_are_refused(shares: tuple[float, float]) -> None:
+    with pytest.raises(UsageError, match="the hidden share must be over 0 and under 1"):
+        hide(1, 16, shares, torch.Generator())
+    with pytest.raises(UsageError, match="the hidden share must be over 0 and under 1"):
+        TaskConfig(min_hidden=shares[0], max_hidden=shares[1])
+
+
+def test_psnr_by_hand() -> None:
+    image = torch.zeros(2, 1, 4, 4)
+    truth = torch.stack([torch.full((1, 4, 4), 0.5), torch.zeros(1, 4, 4)])
+    assert psnr(image, truth).tolist() == [pytest.approx(20 * math.log10(2)), math.inf]
+
+
+def slow_ssim(x: Tensor, y: Tensor) -> float:
+    """The definition, window by window."""
+    ramp = np.exp(-0.5 * ((np.arange(11) - 5) / 1.5) ** 2)
+    weights = np.outer(ramp, ramp) / ramp.sum() ** 2
+    a, b, found = x.numpy(), y.numpy(), []
+    for row in range(a.shape[0] - 10):
+        for column in range(a.shape[1] - 10):
+            p, q = a[row : row + 11, column : column + 11], b[row : row + 11, column : column + 11]
+            mp, mq = (weights * p).sum(), (weights * q).sum()
+            vp, vq = (weights * (p - mp) ** 2).sum(), (weights * (q - mq) ** 2).sum()
+            both = (weights * (p - mp) * (q - mq)).sum()
+            top = (2 * mp * mq + 1e-4) * (2 * both + 9e-4)
+            found.append(top / ((mp**2 + mq**2 + 1e-4) * (vp + vq + 9e-4)))
+    return float(np.mean(found))
+
+
+def test_ssim_against_the_definition() -> None:
+    x, y = torch.rand(2, 1, 1, 16, 14, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert ssim(x, y).item() == pytest.approx(slow_ssim(x[0, 0], y[0, 0]), rel=1e-9)
+    assert ssim(x, x).item() == pytest.approx(1.0)
+    assert ssim(x, y).item() == pytest.approx(ssim(y, x).item())
+    assert ssim(torch.rand(2, 3, 8, 8), torch.rand(2, 3, 8, 8)).shape == (2,)
+
+
+class Flat(torch.nn.Module):
+    """Paints every patch with the mean of what it can see, a constant at each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+
+    def forward(self, images: Tensor, hidden: Tensor, n_iterations: int | None = None) -> Tensor:
+        self.seen.append(hidden.clone())
+        return torch.full((len(images), 16, 4), 0.1 * len(self.seen))
+
+
+def flat_model() -> Any:
+    model, real = Flat(), mask_model(ModelConfig(**SMALL), (1, 8, 8), 4)
+    model.embed = real.embed
+    return model
+
+
+def test_visible_patches_are_kept_and_hidden_ones_filled() -> None:
+    images = torch.rand(2, 1, 8, 8)
+    hidden = hide(2, 16, (0.5, 0.5), torch.Generator().manual_seed(0))
+    filled = to_patches(reconstruct(flat_model(), images, hidden), (2, 2))
+    assert torch.equal(filled[~hidden], to_patches(images, (2, 2))[~hidden])
+    torch.testing.assert_close(filled[hidden], torch.full((16, 4), 0.1))
+
+
+def test_rounds_uncover_from_the_edge_of_the_hole_by_the_arc_cosine() -> None:
+    model, images = flat_model(), torch.rand(1, 1, 8, 8)
+    hidden = torch.ones(1, 16, dtype=torch.bool)
+    hidden[0, 0] = False  # the corner is seen
+    reconstruct(model, images, hidden, n_rounds=3)
+    left = [int(each.sum()) for each in model.seen]
+    assert left == [
+        15,
+        round(15 * math.acos(1 / 3) / (math.pi / 2)),
+        round(15 * math.acos(2 / 3) / (math.pi / 2)),
+    ]
+    first = model.seen[0] & ~model.seen[1]
+    assert {1, 4, 5} <= set(first[0].nonzero().flatten().tolist())
+
+
+def images_of(n: int) -> Images:
+    """Each image of one grey: what is hidden follows from what is seen."""
+    levels = torch.linspace(20, 235, n).round().to(torch.uint8)
+    return Images(
+        levels[:, None, None, None].expand(n, 1, 8, 8).contiguous(), torch.zeros(n).long(), ("grey",)
+    )
+
+
+def learn(model: IterativeModel, task: Any, n_steps: int, lr: float) -> float:
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    for step in range(n_steps):
+        loss, _ = task.loss(task.batch(step))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    return float(loss.detach())
+
+
+def test_it_learns_to_fill_in_greys() -> None:
+    images = images_of(24)
+    config = VisionConfig().changed({"task": "mask", "data": ".", "n_side": 4, "batch_size": 8, **SMALL})
+    torch.manual_seed(0)
+    model = mask_model(ModelConfig(**SMALL, plain_patches=True), images.shape, 4)
+    task = PatchMaskTask(model, images, images, config)
+    before = fidelity(model.eval(), images, 0.4)["psnr"]
+    learn(model.train(), task, 120, 0.01)
+    after = task.evaluate()
+    assert after["psnr"] > before + 8
+    assert after["score"] == after["psnr"]
+    assert fidelity(model, images, 0.4, n_rounds=3)["ssim"] > 0.5
+
+
+def test_it_learns_to_fill_in_symbols(tmp_path: Path) -> None:
+    rows = np.arange(20)[:, None].repeat(16, 1) % 5
+    np.savez(tmp_path / "symbols.npz", symbols=rows)
+    changes = {
+        "task": "mask",
+        "data": str(tmp_path / "symbols.npz"),
+        "n_train": 0,
+        "n_valid": 5,
+        "batch_size": 15,
+    }
+    config = VisionConfig().changed({**changes, **SMALL})
+    train, valid = symbol_splits(config.task, 0)
+    assert (len(train), len(valid), train.n_symbols) == (15, 5, 5)
+    torch.manual_seed(0)
+    model = symbol_mask_model(config.model, 5, 16)
+    task = SymbolMaskTask(model, train, valid, config)
+    assert learn(model, task, 120, 0.02) < 0.5
+    assert task.evaluate()["accuracy"] > 0.9
+
+
+def test_symbol_files_that_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "symbols.npz"
+    np.savez(path, symbols=np.zeros((3, 4)))
+    with pytest.raises(SnaError, match="needs an array 'symbols' of whole numbers"):
+        symbol_splits(TaskConfig(task="mask", data=str(path)), 0)
+    np.savez(path, symbols=np.zeros((3, 4), dtype=np.int64))
+    with pytest.raises(UsageError, match="holds 3 images; n_valid alone asks for 500"):
+        symbol_splits(TaskConfig(task="mask", data=str(path)), 0)

@@ -1,0 +1,126 @@
+"""Ranks and angles with known answers; traces of models; when iterating ends."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sna_rl.errors import UsageError
+from sna_rl.separable.principal import principal_directions
+from sna_rl.vision.config import ModelConfig
+from sna_rl.vision.diagnostics import average_angle, effective_rank, rank
+from sna_rl.vision.model import IterativeModel, sudoku_model
+from sna_rl.vision.settling import until_settled
+from sna_rl.vision.tracing import trace
+
+SMALL: dict[str, Any] = {"width": 12, "n_heads": 3, "hidden": 20, "n_iterations": 4}
+PUZZLE = torch.randint(0, 10, (3, 81), generator=torch.Generator().manual_seed(0))
+
+
+def model_of(seed: int = 0, scale: float = 0.3, **changes: Any) -> IterativeModel:
+    torch.manual_seed(seed)
+    model = sudoku_model(ModelConfig(**SMALL | changes))
+    for parameter in model.parameters():
+        parameter.data = torch.randn_like(parameter) * scale
+    return model.eval()
+
+
+def test_equal_tokens_have_angle_0_and_rank_1() -> None:
+    z = torch.randn(2, 1, 5).expand(2, 7, 5)
+    torch.testing.assert_close(average_angle(z), torch.zeros(2), atol=1e-4, rtol=0)
+    torch.testing.assert_close(effective_rank(z), torch.ones(2))
+    assert rank(z).tolist() == [1, 1]
+
+
+def test_orthogonal_tokens_have_angle_90_and_full_rank() -> None:
+    z = 3 * torch.eye(5)[None]
+    torch.testing.assert_close(average_angle(z), torch.tensor([90.0]))
+    torch.testing.assert_close(effective_rank(z), torch.tensor([5.0]))
+    assert rank(z).item() == 5
+
+
+def test_opposite_and_zero_tokens_give_numbers() -> None:
+    assert average_angle(torch.tensor([[1.0, 0.0], [-2.0, 0.0]])).item() == pytest.approx(180.0)
+    zeros = torch.zeros(4, 3)
+    assert [each(zeros).item() for each in (average_angle, effective_rank, rank)] == [0.0, 0.0, 0.0]
+    half = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]])
+    assert average_angle(half).item() == pytest.approx(90.0)
+
+
+@given(st.integers(0, 2**16))
+def test_ranks_and_angles_do_not_depend_on_order_or_axes(seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(6, 4, generator=generator, dtype=torch.float64)
+    turn = principal_directions(torch.randn(4, 4, generator=generator, dtype=torch.float64), 4)
+    moved = z[torch.randperm(6, generator=generator)] @ turn
+    for measure in (effective_rank, rank, average_angle):
+        torch.testing.assert_close(measure(moved), measure(z))
+    assert 1 <= effective_rank(z) <= 4
+    assert 0 <= average_angle(z) <= 180
+
+
+def test_principal_directions_are_orthonormal_and_hold_the_length() -> None:
+    torch.manual_seed(0)
+    rows = torch.randn(20, 2, dtype=torch.float64) @ torch.randn(2, 6, dtype=torch.float64)
+    directions = principal_directions(rows, 2)
+    torch.testing.assert_close(directions.mT @ directions, torch.eye(2, dtype=torch.float64))
+    torch.testing.assert_close((rows @ directions).square().sum(), rows.square().sum())
+
+
+def test_a_trace_holds_what_the_layer_says() -> None:
+    model = model_of()
+    found = trace(model, PUZZLE, n_iterations=5)
+    assert [moment.iteration for moment in found.moments] == list(range(6))
+    states = list(model.states(PUZZLE, n_iterations=5))
+    for moment, state in zip(found.moments[1:], states, strict=True):
+        energies = model.body.energy(state)
+        assert moment.attention == pytest.approx(energies.attention.mean().item(), rel=1e-5)
+        assert moment.feed_forward == pytest.approx(energies.feed_forward.mean().item(), rel=1e-5)
+        assert moment.energy == pytest.approx(moment.attention + moment.feed_forward, rel=1e-5)
+    totals = torch.stack([model.body.energy(state).total for state in states])
+    fell = (totals.diff(dim=0) <= 0).float().mean(1).tolist()
+    assert [moment.fell for moment in found.moments[2:]] == pytest.approx(fell)
+    assert found.points[0].shape == (81, 4)
+
+
+def test_with_halvings_the_traced_energy_is_monotone() -> None:
+    changes: dict[str, Any] = {"steps": "fixed", "step_size": 30.0}
+    assert trace(model_of(**changes), PUZZLE, n_iterations=8).monotone < 1
+    found = trace(model_of(**changes, n_halvings=8), PUZZLE, n_iterations=8)
+    assert found.monotone == 1
+    assert min(moment.accepted for moment in found.moments) < 1
+
+
+def test_only_hyper_set_has_spheres() -> None:
+    with pytest.raises(UsageError, match="trace follows hyper-set's spheres, and transformer has none"):
+        trace(model_of(model="transformer"), PUZZLE)
+
+
+def test_iterating_ends_where_the_prediction_or_the_energy_rests() -> None:
+    still = sudoku_model(ModelConfig(**SMALL)).eval()  # the identity at the start
+    for on in ("prediction", "energy"):
+        assert until_settled(still, PUZZLE, n_iterations=20, on=on).n_iterations == 3
+    moving = model_of(scale=1.0)
+    settled = until_settled(moving, PUZZLE, n_iterations=6, on="energy", tolerance=0.0)
+    assert settled.n_iterations == 6
+    torch.testing.assert_close(settled.answer, moving(PUZZLE, n_iterations=6))
+    with pytest.raises(UsageError, match="unknown way to settle 'energies'; did you mean 'energy'"):
+        until_settled(moving, PUZZLE, on="energies")
+
+
+def test_the_command_writes_table_and_pictures(sudoku_run: Path) -> None:
+    from sna_rl.cli import main
+
+    assert main(["vision", "trace", str(sudoku_run), "-n", "4", "--iterations", "5"]) == 0
+    with (sudoku_run / "trace" / "trace.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 6
+    assert all(torch.tensor([float(value) for value in row.values()]).isfinite().all() for row in rows)
+    assert (sudoku_run / "trace" / "trace.png").stat().st_size > 10_000
+    assert (sudoku_run / "trace" / "sphere.png").stat().st_size > 10_000
