@@ -85,6 +85,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except MemoryError:
+        return _fail("there is not enough memory for sizes as large as these; give smaller ones", 1, debug)
     except OSError as error:
         where = f"{error.filename!r}: " if error.filename else ""
         return _fail(f"{where}{error.strerror or error}", 1, debug)
@@ -101,10 +103,11 @@ def _print_log() -> None:
 
 
 def _fail(sentence: str, exit_code: int, debug: bool) -> int:
-    """Print what went wrong; with `debug`, where."""
+    """Print what went wrong in one line, whatever a name in it holds; with `debug`, where."""
     if debug:
         traceback.print_exc()
-    typer.echo(f"sna-rl: {sentence}", err=True)
+    line = "".join(mark if mark.isprintable() else repr(mark)[1:-1] for mark in sentence)
+    typer.echo(f"sna-rl: {line}", err=True)
     return exit_code
 
 

@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
+from sna_rl.cli import flags
 from sna_rl.errors import SnaError
 
 
 def command(
     folder: Annotated[Path, typer.Option("--folder", "-f", help="Folder of all runs.")] = Path("logs"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=flags.MAX_SEED, help="Seed of everything random.")] = 1,
 ) -> None:
     """Train SAC with a separable critic on Pendulum-v1, about a minute or two, and draw what it learned."""
     from sna_rl.training.demo import THRESHOLD, demo
     from sna_rl.zoo_configs import resolve
 
-    flags = {"seed": seed, "folder": str(folder), "eval_freq": 1000, "eval_episodes": 20, "update": "eager"}
-    done = demo(resolve("sac", "Pendulum-v1", flags), announce=typer.echo)
+    fields = {"seed": seed, "folder": str(folder), "eval_freq": 1000, "eval_episodes": 20, "update": "eager"}
+    done = demo(resolve("sac", "Pendulum-v1", fields), announce=typer.echo)
     result = done.result
     score = f"20 evaluation episodes average {result.final_return:,.1f} after {result.n_timesteps:,} steps"
     if not done.has_learned:

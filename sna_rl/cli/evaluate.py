@@ -23,7 +23,7 @@ def command(
     render: Annotated[
         bool, typer.Option("--render/--no-render", help="Show the episodes in a window.")
     ] = False,
-    n_envs: Annotated[int, typer.Option(min=1, help="Environments side by side.")] = 1,
+    n_envs: Annotated[int, typer.Option(min=1, max=10_000, help="Environments side by side.")] = 1,
     algo: flags.Algo = None,
     env: flags.Env = None,
     folder: flags.Folder = Path("logs"),

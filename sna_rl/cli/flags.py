@@ -38,21 +38,12 @@ LoadLastCheckpoint = Annotated[bool, typer.Option("--load-last-checkpoint", help
 Deterministic = Annotated[
     bool, typer.Option("--deterministic/--stochastic", help="Best action, or one sampled from the policy.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Seed of the episodes.")]
+MAX_SEED = 2**31 - 1
+Seed = Annotated[int, typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of the episodes.")]
 Trust = Annotated[
     bool, typer.Option("--trust", help="Unpickle a zip from elsewhere, whatever code it holds.")
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
-
-
-def number(value: float | None) -> str:
-    """A return as it is printed.
-
-    Example:
-        >>> number(-1234.56), number(None)
-        ('-1,234.6', 'unknown')
-    """
-    return "unknown" if value is None else f"{value:,.1f}"
 
 
 def source(given: Mapping[str, Any]) -> Source:

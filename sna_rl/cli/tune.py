@@ -26,13 +26,15 @@ def command(
     ] = 1,
     sampler: Annotated[str, typer.Option(help="tpe, gp, cmaes or random.")] = "tpe",
     pruner: Annotated[str, typer.Option(help="median, hyperband, halving or none.")] = "median",
-    n_startup_trials: Annotated[int, typer.Option(help="Trials drawn at random first.")] = 10,
+    n_startup_trials: Annotated[int, typer.Option(min=0, help="Trials drawn at random first.")] = 10,
     n_evaluations: Annotated[int, typer.Option(help="Evaluations of a run, reported to the pruner.")] = 20,
     eval_episodes: Annotated[str | None, typer.Option(help="Episodes of an evaluation.")] = None,
     objective: Annotated[
         str, typer.Option(help="auc (area under the evaluation curve), last or best.")
     ] = "auc",
-    seeds_per_trial: Annotated[int, typer.Option(help="Seeds whose mean a trial's value is.")] = 1,
+    seeds_per_trial: Annotated[
+        int, typer.Option(min=1, max=1000, help="Seeds whose mean a trial's value is.")
+    ] = 1,
     search: Annotated[
         Path | None, typer.Option(help="Search space in YAML, in place of the packaged one.")
     ] = None,
@@ -42,7 +44,9 @@ def command(
     study_name: Annotated[
         str | None, typer.Option(help="Name of the study; an existing one goes on.")
     ] = None,
-    trial_timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial fails.")] = None,
+    trial_timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which a trial fails.")
+    ] = None,
     conf_file: Annotated[
         Path | None, typer.Option("--conf-file", "-conf", help="Hyperparameters that trials start from.")
     ] = None,
@@ -52,7 +56,10 @@ def command(
     ] = None,
     env_kwargs: flags.EnvKwargs = None,
     gym_packages: flags.GymPackages = None,
-    seed: Annotated[int, typer.Option(help="Seed of the sampler, and of the first run of a trial.")] = 0,
+    seed: Annotated[
+        int,
+        typer.Option(min=0, max=flags.MAX_SEED, help="Seed of the sampler, and of a trial's first run."),
+    ] = 0,
     folder: Annotated[
         Path, typer.Option("--log-folder", "--folder", "-f", help="Folder of all runs.")
     ] = Path("logs"),

@@ -41,6 +41,10 @@ CRITICS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 _COUNT: Final = integer(1)
+_FEW: Final = integer(1, 10_000)
+"""A number of things that are made one by one: each costs time and memory before anything is trained."""
+_SIZE: Final = integer(1, 1_000_000)
+"""A width that memory can hold."""
 _RANK: Final = integer(1, exact=True)
 _SHARE: Final = number(0, 1)
 _PACKAGE: Final = matching(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", "the name of a module")
@@ -62,14 +66,14 @@ RUN_RULES: Final[Mapping[str, Rule]] = {
     "tensorboard_log": TEXT,
     "eval_freq": either(_COUNT, integer(-1, -1)),
     "eval_episodes": _COUNT,
-    "n_eval_envs": _COUNT,
+    "n_eval_envs": _FEW,
     "save_freq": either(_COUNT, integer(-1, -1)),
-    "n_envs": _COUNT,
+    "n_envs": _FEW,
     "vec_env": choice("dummy", "subproc"),
     "env_kwargs": MAPPING,
     "eval_env_kwargs": either(MAPPING, NOTHING),
     "gym_packages": listing(_PACKAGE, "a list of names of modules"),
-    "num_threads": _COUNT,
+    "num_threads": integer(1, 1024),
     "device": matching(r"auto|cpu|mps|cuda(:\d+)?", "auto, cpu, mps, cuda or cuda:N"),
     "update": choice("auto", "compiled", "eager", "reference"),
 }
@@ -101,7 +105,7 @@ _ZOO: Final[Mapping[str, Rule]] = {
     "policy": POLICY,
     "policy_kwargs": MAPPING,
     "normalize": either(BOOLEAN, record(NORMALIZE)),
-    "frame_stack": _COUNT,
+    "frame_stack": _FEW,
     "env_wrapper": WRAPPERS,
     "vec_env_wrapper": WRAPPERS,
     "callback": WRAPPERS,
@@ -158,7 +162,7 @@ HYPERPARAMETERS: Final[Mapping[str, Mapping[str, Rule]]] = {
 }
 """Rules of the keys that go to the environment's wrappers, the policy and the constructor, by algorithm."""
 
-_WIDTHS: Final = listing(integer(1), "a list of widths", least=0)
+_WIDTHS: Final = listing(_SIZE, "a list of widths", least=0)
 _MODES: Final = either(
     NOTHING,
     choice("each"),
@@ -169,18 +173,18 @@ _CRITIC: Final[Mapping[str, Rule]] = {
     "critic": RUN_RULES["critic"],
     "rank": RUN_RULES["rank"],
     "factor": choice("mlp", "linear", "spline"),
-    "width": _COUNT,
-    "depth": integer(0),
-    "action_depth": integer(0),
+    "width": _SIZE,
+    "depth": integer(0, 10_000),
+    "action_depth": integer(0, 10_000),
     "layer_norm": either(BOOLEAN, _AUTO),
     "signed": either(BOOLEAN, NOTHING),
     "init": choice("scaled", "paper"),
-    "branch_width": either(_COUNT, _AUTO, NOTHING),
+    "branch_width": either(_SIZE, _AUTO, NOTHING),
     "order": either(_COUNT, NOTHING),
     "state_modes": _MODES,
     "action_modes": _MODES,
-    "n_knots": integer(2),
-    "n_coordinates": _COUNT,
+    "n_knots": integer(2, 1_000_000),
+    "n_coordinates": _SIZE,
     "max_grad_norm": either(number(above=0), _AUTO, NOTHING),
     "critic_lr_ratio": number(above=0),
 }
@@ -193,7 +197,7 @@ _POLICY: Final[Mapping[str, Rule]] = {
     "optimizer_class": symbol("optim", OPTIMIZERS),
     "optimizer_kwargs": either(MAPPING, NOTHING),
 }
-_ACTOR_CRITIC: Final[Mapping[str, Rule]] = {"n_critics": _COUNT, "share_features_extractor": BOOLEAN}
+_ACTOR_CRITIC: Final[Mapping[str, Rule]] = {"n_critics": _FEW, "share_features_extractor": BOOLEAN}
 POLICY_KEYS: Final[Mapping[str, Mapping[str, Rule]]] = {
     "sac": {
         **_POLICY,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sna_rl.errors import SnaError
+from sna_rl.errors import SnaError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,6 +60,59 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise SnaError(f"{str(path)!r} can't be read as JSON: {_reason(error)}") from error
+
+
+def read_record(path: Path, numbers: Iterable[str] = ()) -> dict[str, Any]:
+    """Read a JSON file that holds a mapping.
+
+    Args:
+        path: the file.
+        numbers: keys under which a number or null stands, where they stand at all.
+
+    Returns:
+        The mapping.
+
+    Raises:
+        SnaError: as `read_json`, or if it is no such mapping.
+    """
+    record = read_json(path)
+    if not isinstance(record, dict):
+        raise SnaError(f"{str(path)!r} is damaged: it holds no mapping")
+    for key in numbers:
+        value = record.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise SnaError(f"{str(path)!r} is damaged: {key} is no number")
+    return record
+
+
+def read_lines(path: Path) -> list[str]:
+    """Lines of a text file of at most 64 MiB; bytes that are no UTF-8 are replaced.
+
+    Args:
+        path: the file.
+
+    Raises:
+        SnaError: if it is missing, no regular file, too large, or can't be read.
+    """
+    check_file(path, MAX_JSON_BYTES)
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError as error:
+        raise SnaError(f"{str(path)!r} can't be read: {_reason(error)}") from error
+
+
+def refuse_links(*folders: Path) -> None:
+    """Refuse links where files are written: what they point to would be changed.
+
+    Args:
+        folders: folders that are written in; those that don't exist yet hold none.
+
+    Raises:
+        UsageError: naming the first link.
+    """
+    for link in (entry for folder in folders if folder.is_dir() for entry in folder.iterdir()):
+        if link.is_symlink():
+            raise UsageError(f"{str(link)!r} is a link, and writing there changes another file; remove it")
 
 
 def read_npz(path: Path) -> dict[str, np.ndarray[Any, Any]]:

@@ -145,6 +145,7 @@ def load_archive(
         raise SnaError(f"{path!r} can't be loaded as {name}: {first_line(error)}") from error
     if env is not None:
         check_spaces(path, saved, env)
+        saved.n_envs = env.num_envs  # it may act in more or fewer than it learned in
         saved.set_env(env)
     return saved
 

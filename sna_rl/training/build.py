@@ -34,6 +34,8 @@ NOT_FOR_THE_ALGORITHM = (
     "monitor_kwargs",
     "callback",
 )
+TOO_LARGE = (RuntimeError, MemoryError, OverflowError)
+"""What torch and NumPy raise for sizes that no memory holds."""
 FACTORED = "sna_rl.envs.FactoredActions"
 NOISES = {"normal": NormalActionNoise, "ornstein-uhlenbeck": OrnsteinUhlenbeckActionNoise}
 
@@ -52,7 +54,7 @@ def build(config: RunConfig, env: VecEnv) -> SAC | TD3 | DQN:
         UsageError: if the algorithm doesn't fit the action space, or an argument has a value it can't have.
     """
     check_action_space(config.algo, config.env, env.action_space)
-    _check_device(config.device)
+    check_device(config.device)
     kwargs: dict[str, Any] = {
         key: value for key, value in deepcopy(config.hyperparams).items() if key not in NOT_FOR_THE_ALGORITHM
     }
@@ -69,7 +71,7 @@ def build(config: RunConfig, env: VecEnv) -> SAC | TD3 | DQN:
         return ALGORITHMS[config.algo](policy, env, **kwargs)
     except UsageError:
         raise
-    except (TypeError, ValueError, AssertionError, AttributeError, KeyError) as error:
+    except (TypeError, ValueError, AssertionError, AttributeError, KeyError, *TOO_LARGE) as error:
         raise UsageError(f"{config.algo} can't be built for {config.env!r}: {first_line(error)}") from error
 
 
@@ -142,8 +144,15 @@ def _noise(kind: str | None, std: float, space: spaces.Space[Any]) -> dict[str, 
     return {"action_noise": NOISES[kind](mean, np.full_like(mean, std))}
 
 
-def _check_device(device: str) -> None:
-    """Refuse a device that isn't there."""
+def check_device(device: str) -> None:
+    """Refuse a device that isn't there.
+
+    Args:
+        device: "auto", "cpu", "cuda:1", …
+
+    Raises:
+        UsageError: if torch can't put a tensor on it.
+    """
     try:
         there = device == "auto" or torch.empty(0, device=device).numel() == 0
     except (RuntimeError, AssertionError) as error:
@@ -196,3 +205,21 @@ def n_parameters(model: OffPolicyAlgorithm) -> tuple[int, int]:
 
     policy: Any = model.policy
     return count(getattr(policy, "actor", None)), count(getattr(policy, "critic", None) or policy.q_net)
+
+
+def counted_critics(model: OffPolicyAlgorithm) -> str:
+    """What the critic's number of parameters counts, in words.
+
+    Args:
+        model: an agent.
+
+    Example:
+        >>> from sna_rl.agents import SAC
+        >>> counted_critics(SAC("MlpPolicy", "Pendulum-v1"))
+        'both critics'
+    """
+    policy: Any = model.policy
+    if not hasattr(policy, "critic"):
+        return "Q-network"
+    n_critics = policy.critic.n_critics
+    return {1: "critic", 2: "both critics"}.get(n_critics, f"all {n_critics} critics")

@@ -28,6 +28,7 @@ from sna_rl.config import RunConfig, named_items
 from sna_rl.envs.recorder import Recorder
 from sna_rl.errors import MissingExtraError, SnaError, UsageError
 from sna_rl.training.display import prepare_simulators
+from sna_rl.training.episodes import TellMonitor
 from sna_rl.training.named import import_packages, load_class
 from sna_rl.training.patient import PatientResults
 
@@ -110,7 +111,7 @@ class MakeEnv:
                 raise UsageError(
                     f"env_wrapper {name!r} can't wrap {self.env!r}: {first_line(error)}"
                 ) from error
-        return Recorder(env)
+        return Recorder(TellMonitor(env, monitor) if self.wrappers else env)
 
     def _bare(self) -> gymnasium.Env[Any, Any]:
         """The environment without monitor and wrappers."""

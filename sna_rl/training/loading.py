@@ -15,7 +15,7 @@ from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs import RunFolder, env_name
 from sna_rl.runs.checkpoints import Checkpoint, Checkpoints
 from sna_rl.training.archive import load_archive, read_archive
-from sna_rl.training.build import build
+from sna_rl.training.build import build, check_device
 from sna_rl.training.environments import first_line, make_vec_env
 from sna_rl.training.models import load_checkpoint, load_tensors
 
@@ -136,6 +136,7 @@ def _checkpoint(folder: RunFolder, step: int) -> Checkpoint:
 def _from_zip(source: Source, n_envs: int, render_mode: str | None) -> Agent:
     """Unpickle a zip that the user trusts, and the statistics that the RL Zoo puts beside it."""
     archive = read_archive(source.path)
+    check_device(source.device)
     if source.env is None:
         raise UsageError(f"{str(source.path)!r} doesn't hold its environment's id; name it with --env")
     config = _acting(RunConfig("dqn", source.env), source)

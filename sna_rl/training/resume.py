@@ -15,7 +15,7 @@ from sna_rl.config import RunConfig, diff
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs import RunFolder, remove_leftovers, versions
 from sna_rl.runs.checkpoints import Checkpoints
-from sna_rl.runs.files import read_json
+from sna_rl.runs.files import read_record, refuse_links
 from sna_rl.runs.growing import cut_logs
 from sna_rl.runs.lock import LOCK, locked
 from sna_rl.training.checkpoint import check_fit
@@ -91,11 +91,7 @@ def find_start(folder: RunFolder, config: RunConfig, say: Callable[[str], None] 
             "begins at step 0"
         )
     if checkpoint is not None:
-        extra = checkpoint.read().get("extra", {})
-        known = {
-            key: extra[key] for key in ("wall_seconds", "cpu_seconds", "lr_scale", "logs") if key in extra
-        }
-        return Start(checkpoint, **known)
+        return Start.at(checkpoint)
     if done:
         raise UsageError(
             f"run {str(folder.path)!r} ended without a checkpoint; runs with --save-freq can be made longer"
@@ -132,6 +128,7 @@ def go_on(
         SnaError: if the checkpoint does not fit the configuration.
     """
     torch.set_num_threads(config.num_threads)
+    refuse_links(folder.path, folder.checkpoints, folder.checkpoints / "replay")
     with ExitStack() as resources:
         resources.enter_context(locked(folder.path / LOCK, f"run {str(folder.path)!r}"))
         remove_leftovers(folder.path)
@@ -200,15 +197,16 @@ def _finished_steps(folder: RunFolder) -> int:
     """Steps that the run came to its end with; 0 where it has not ended."""
     summary = folder.path / "summary.json"
     try:
-        return int(read_json(summary)["n_timesteps"]) if summary.exists() else 0
-    except (SnaError, KeyError, TypeError, ValueError):
+        steps = read_record(summary, ["n_timesteps"]).get("n_timesteps") if summary.exists() else 0
+    except SnaError:
         return 0
+    return steps if isinstance(steps, int) else 0
 
 
 def _tell_changes(folder: RunFolder) -> None:
     """Say what differs from where the run was begun, since it then goes on differently in the last bits."""
     try:
-        before = read_json(folder.versions_json)
+        before = read_record(folder.versions_json)
     except SnaError:
         return
     now = versions()

@@ -10,7 +10,11 @@ from typing import Any
 
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
+from sna_rl.errors import SnaError
 from sna_rl.runs.checkpoints import Checkpoint
+
+SAVED = ("wall_seconds", "cpu_seconds", "lr_scale")
+"""Numbers that a checkpoint keeps for `Start`."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,24 @@ class Start:
     cpu_seconds: float = 0.0
     lr_scale: float = 1.0
     logs: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, checkpoint: Checkpoint) -> Start:
+        """Begin at a checkpoint, with what `Clock.extra` and the logs' positions were when it was saved.
+
+        Args:
+            checkpoint: a whole one.
+
+        Raises:
+            SnaError: if what it holds is nothing that was saved there.
+        """
+        extra = checkpoint.read().get("extra", {})
+        try:
+            numbers = {key: float(extra[key]) for key in SAVED if key in extra}
+            logs = {str(name): int(size) for name, size in extra.get("logs", {}).items()}
+        except (TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise SnaError(f"checkpoint {str(checkpoint.path)!r} is damaged: {error}") from error
+        return cls(checkpoint, **numbers, logs=logs)
 
     @property
     def step(self) -> int:

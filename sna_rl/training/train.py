@@ -20,7 +20,7 @@ from sna_rl.runs.checkpoints import Checkpoints
 from sna_rl.runs.disk import no_room_is_an_error
 from sna_rl.runs.interruption import Interrupted, StopOnSignal
 from sna_rl.runs.lock import LOCK, locked
-from sna_rl.training.build import build, n_parameters, updates_per_step
+from sna_rl.training.build import build, counted_critics, n_parameters, updates_per_step
 from sna_rl.training.callbacks import Evaluate, ShowProgress, recent_return
 from sna_rl.training.environments import first_line, make_vec_env
 from sna_rl.training.guard import NumericalGuard
@@ -48,6 +48,7 @@ class RunResult:
         actor_parameters: parameters of the actor.
         critic_parameters: parameters of all critic heads, targets left out.
         update: form of the gradient update.
+        eval_episodes: episodes of each evaluation.
     """
 
     folder: str
@@ -61,6 +62,19 @@ class RunResult:
     actor_parameters: int
     critic_parameters: int
     update: str
+    eval_episodes: int
+
+    @property
+    def reached(self) -> str:
+        """The return that counts, and what it is the mean of."""
+        if self.final_return is not None:
+            return (
+                f"return {self.final_return:,.1f} (mean of the last evaluation's episodes, "
+                f"{self.eval_episodes}, without exploration)"
+            )
+        if self.training_return is None:
+            return "no episode ended"
+        return f"return {self.training_return:,.1f} (mean of at most 100 last training episodes, exploring)"
 
 
 def train(
@@ -216,7 +230,7 @@ class Training:
         name = run_name(self.config.algo, self.config.critic, self.config.rank)
         return [
             f"{name} on {self.config.env}, seed {self.config.seed}, {self.config.n_timesteps:,} steps",
-            f"parameters: actor {actor:,}, critic {critic:,}",
+            f"parameters: {f'actor {actor:,}, ' if actor else ''}{counted_critics(self.model)} {critic:,}",
             f"gradient updates: {updates} ({self.model.update_form})",
             f"run folder: {self.folder.path}",
         ]
@@ -285,6 +299,7 @@ class Training:
             actor_parameters=actor,
             critic_parameters=critic,
             update=model.update_form,
+            eval_episodes=config.eval_episodes,
         )
         write_json(self.folder.path / "summary.json", asdict(result))
         return result

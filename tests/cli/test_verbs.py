@@ -50,11 +50,13 @@ def test_train_tells_what_runs_and_what_came_of_it(
     lines = out.splitlines()
     run = tmp_path / "Pendulum-v1" / "sac-cp-r2" / "seed-3"
     assert lines[0] == "sac-cp-r2 on Pendulum-v1, seed 3, 60 steps"
-    assert re.fullmatch(r"parameters: actor [\d,]+, critic [\d,]+", lines[1])
+    assert re.fullmatch(r"parameters: actor [\d,]+, both critics [\d,]+", lines[1])
     assert lines[2] == "gradient updates: 1 per environment step (reference)"
     assert lines[3] == f"run folder: {run}"
     assert re.fullmatch(
-        rf"done: 60 steps in \d+ s \([\d,]+/s\), return -[\d.,]+, saved in {re.escape(str(run))}", lines[4]
+        r"done: 60 steps in \d+ s \([\d,]+/s\), return -[\d.,]+ \(mean of the last evaluation's episodes, 1, "
+        rf"without exploration\), saved in {re.escape(str(run))}",
+        lines[4],
     )
     assert re.match(r"60/60 steps \(100 %\)", err.splitlines()[-1])
     assert "-params learning_starts:20" in (run / "command.txt").read_text() or (run / "command.txt").exists()

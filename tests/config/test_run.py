@@ -57,7 +57,7 @@ def test_only_tucker_takes_ranks() -> None:
         ({"n_timesteps": 1.5}, "n_timesteps must be an int of at least 1, not 1.5 (float)"),
         ({"n_timesteps": "many"}, "n_timesteps must be an int of at least 1, not 'many' (str)"),
         ({"n_envs": 0}, "n_envs must be"),
-        ({"n_envs": True}, "n_envs must be an int of at least 1, not True (bool)"),
+        ({"n_envs": True}, "n_envs must be an int of 1 to 10000, not True (bool)"),
         ({"seed": -1}, "seed must be an int of 0 to 2147483647, not -1 (int)"),
         ({"eval_freq": 0}, "eval_freq must be an int of at least 1 or"),
         ({"vec_env": "thread"}, "vec_env must be one of dummy, subproc, not 'thread' (str)"),
@@ -110,7 +110,7 @@ def test_fields_are_checked(fields: dict[str, Any], message: str) -> None:
         ("policy", 3, "policy must be SNAPolicy or the dotted name of a class"),
         ("policy_kwargs", "dict(", "policy_kwargs: the text can't be read from 'dict('"),
         ("policy_kwargs", {"rnak": 3}, "policy_kwargs: unknown key 'rnak'; did you mean 'rank'?"),
-        ("policy_kwargs", {"width": 0}, "policy_kwargs: width must be an int of at least 1, not 0 (int)"),
+        ("policy_kwargs", {"width": 0}, "policy_kwargs: width must be an int of 1 to 1000000, not 0 (int)"),
         ("policy_kwargs", {"net_arch": [64, 0]}, "policy_kwargs: net_arch must be a list of widths"),
         (
             "policy_kwargs",

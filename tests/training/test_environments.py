@@ -98,6 +98,22 @@ def test_wrappers_lie_in_the_zoos_order() -> None:
     venv.close()
 
 
+def test_episodes_that_a_wrapper_ends_are_counted(tmp_path: Path) -> None:
+    wrapper = {"gymnasium.wrappers.TimeLimit": {"max_episode_steps": 7}}
+    config = RunConfig("sac", "Pendulum-v1", hyperparams={"env_wrapper": wrapper})
+    venv = make_vec_env(config, monitors=lambda index: tmp_path / str(index))
+    venv.reset()
+    returns, told = 0.0, []
+    for _ in range(14):
+        _, rewards, _, infos = venv.step(np.ones((1, 1)))
+        returns += float(rewards[0])
+        told += [info["episode"] for info in infos if "episode" in info]
+    venv.close()
+    assert [episode["l"] for episode in told] == [7, 7]
+    assert sum(episode["r"] for episode in told) == pytest.approx(returns, abs=1e-4)
+    assert len((tmp_path / "0.monitor.csv").read_text().splitlines()) == 4
+
+
 def test_evaluation_is_normalised_but_never_learns_the_statistics_nor_scales_rewards() -> None:
     config = RunConfig(
         "sac", "Pendulum-v1", n_eval_envs=3, eval_env_kwargs={"g": 1.0}, hyperparams={"normalize": True}

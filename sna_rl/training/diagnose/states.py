@@ -88,7 +88,7 @@ def load_run_buffer(model: OffPolicyAlgorithm, checkpoints: Path, n_envs: int) -
         buffer = new_buffer(model, ring.capacity * n_envs, n_envs, kind)
         ring.load(buffer_rows(buffer))
         load_own_state(buffer, state["buffer"])
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, MemoryError, AttributeError) as error:
         raise SnaError(
             f"the replay buffer in {str(checkpoint.path)!r} does not fit: {first_line(error)}"
         ) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,12 +14,23 @@ from typing import Any
 import numpy as np
 
 from sna_rl.config import read_yaml
+from sna_rl.config.keys import RUN_RULES
+from sna_rl.config.plain import located
 from sna_rl.errors import SnaError, UsageError
-from sna_rl.runs.files import MAX_JSON_BYTES, MAX_NPZ_BYTES, check_file, read_json, read_npz
+from sna_rl.runs.files import MAX_NPZ_BYTES, check_file, read_lines, read_npz, read_record
 from sna_rl.training.studies.statistics import Array
 
 N_BINS = 50
 FINAL = 3
+COSTS = (
+    "n_timesteps",
+    "steps_per_second",
+    "cpu_seconds",
+    "wall_seconds",
+    "actor_parameters",
+    "critic_parameters",
+)
+"""What a run's summary tells of its cost, all numbers."""
 
 
 @dataclass(frozen=True)
@@ -141,8 +153,10 @@ def read_run(folder: Path) -> Run:
         UsageError: if it has no evaluations or they are damaged.
     """
     config = read_yaml(folder / "config.yml")
+    with located(str(folder / "config.yml")):
+        env, seed = (RUN_RULES[key].check(key, config.get(key)) for key in ("env", "seed"))
     steps, returns = _evaluations(folder / "evaluations.npz")
-    return Run(str(config["env"]), int(str(config["seed"])), steps, returns, folder, summary=_summary(folder))
+    return Run(str(env), int(str(seed)), steps, returns, folder, summary=_summary(folder))
 
 
 def _find(folder: Path) -> Iterator[tuple[str, Run]]:
@@ -172,15 +186,14 @@ def _zoo(place: Path) -> tuple[str, Run]:
     env, seed = re.sub(r"_\d+$", "", place.name), None
     for args in place.glob("*/args.yml"):
         env = args.parent.name
-        check_file(args, MAX_JSON_BYTES)
-        match = re.search(r"- seed\s+- (\d+)", args.read_text(encoding="utf-8", errors="replace"))
+        match = re.search(r"- seed\s+- (\d+)", "\n".join(read_lines(args)))
         seed = int(match[1]) if match else None
     return place.parent.name, Run(env, seed, steps, returns, place)
 
 
 def _monitored(place: Path, files: Iterable[Path]) -> tuple[str, Run] | None:
     """Training episodes of one or several monitors, in the order in which they ended."""
-    episodes: list[tuple[float, int, float]] = []
+    episodes: list[tuple[float, float, float]] = []
     env = place.name
     for path in files:
         check_file(path, MAX_NPZ_BYTES)
@@ -188,16 +201,26 @@ def _monitored(place: Path, files: Iterable[Path]) -> tuple[str, Run] | None:
             header = file.readline()
             try:
                 env = str(json.loads(header.removeprefix("#")).get("env_id") or env)
-                episodes += [
-                    (float(row["t"]), int(row["l"]), float(row["r"])) for row in csv.DictReader(file)
-                ]
-            except (KeyError, TypeError, ValueError) as error:
+                episodes += map(_episode, csv.DictReader(file))
+            except (KeyError, TypeError, ValueError, AttributeError, RecursionError, csv.Error) as error:
                 raise UsageError(f"{str(path)!r} is not a Monitor file, or it is damaged: {error}") from error
     if not episodes:
         return None
     _, lengths, returns = np.array(sorted(episodes), dtype=np.float64).T
     steps, means = _binned(np.cumsum(lengths), returns)
     return place.parent.name, Run(env, None, steps, means, place, "training")
+
+
+def _episode(row: Mapping[str, str]) -> tuple[float, float, float]:
+    """Time, length and return of a monitor's row.
+
+    Raises:
+        ValueError: if it is no episode.
+    """
+    ended, length, gained = (float(row[key]) for key in ("t", "l", "r"))
+    if not (math.isfinite(ended) and 1 <= length < math.inf):
+        raise ValueError(f"an episode of length {length:g} ended at {ended:g}")
+    return ended, length, gained
 
 
 def _cleanrl(place: Path) -> tuple[str, Run] | None:
@@ -207,12 +230,14 @@ def _cleanrl(place: Path) -> tuple[str, Run] | None:
     env, _, rest = place.name.partition("__")
     script, _, rest = rest.partition("__")
     seed = rest.partition("__")[0]
+    for path in place.glob("events.out.tfevents.*"):
+        check_file(path)
     events = EventAccumulator(str(place), size_guidance={"scalars": 0}).Reload()
     if "charts/episodic_return" not in events.Tags()["scalars"]:
         return None
     episodes = [(event.step, event.value) for event in events.Scalars("charts/episodic_return")]
     steps, returns = _binned(*np.array(sorted(episodes), dtype=np.float64).T)
-    run = Run(env, int(seed) if seed.isdigit() else None, steps, returns, place, "training")
+    run = Run(env, int(seed) if seed.isdecimal() else None, steps, returns, place, "training")
     return script or place.parent.name, run
 
 
@@ -233,6 +258,8 @@ def _evaluations(path: Path) -> tuple[Array, Array]:
     try:
         data = read_npz(path)
         steps = np.asarray(data["timesteps"], dtype=np.float64)
+        if steps.ndim != 1 or not (np.isfinite(steps).all() and (np.diff(steps) >= 0).all()):
+            raise ValueError("its steps don't ascend")
         return steps, np.asarray(data["results"], dtype=np.float64).reshape(len(steps), -1).mean(axis=1)
     except (SnaError, KeyError, ValueError, TypeError) as error:
         raise UsageError(
@@ -243,10 +270,7 @@ def _evaluations(path: Path) -> tuple[Array, Array]:
 def _summary(folder: Path) -> dict[str, Any]:
     """What `summary.json` holds, nothing where there is none."""
     path = folder / "summary.json"
-    summary = read_json(path) if path.exists() else {}
-    if not isinstance(summary, dict):
-        raise UsageError(f"{str(path)!r} is damaged: it holds no mapping")
-    return summary
+    return read_record(path, COSTS) if path.exists() else {}
 
 
 def _settings(runs: Iterable[Run]) -> dict[str, Any]:

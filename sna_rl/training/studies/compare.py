@@ -9,6 +9,7 @@ from pathlib import Path
 from sna_rl.config import RunConfig, diff
 from sna_rl.errors import UsageError
 from sna_rl.runs import Progress, atomic_write, versions, write_json
+from sna_rl.runs.files import refuse_links
 from sna_rl.runs.folder import writing_below
 from sna_rl.runs.interruption import Interrupted
 from sna_rl.runs.lock import locked
@@ -53,6 +54,7 @@ def compare(
     place = StudyFolder(folder / study.name)
     with writing_below(folder):
         (place.path / "logs").mkdir(parents=True, exist_ok=True)
+    refuse_links(place.path, place.path / "logs")
     with locked(place.path / "lock", f"study {study.name!r}"):
         for cell in cells:
             if is_finished(cell.path(place.runs)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from sna_rl.runs.files import read_lines
 from sna_rl.training.studies.analysis import Analysis, analyse
 from sna_rl.training.studies.arms import Arm, read_arms
 from sna_rl.training.studies.overlay import write_overlay
@@ -36,7 +37,7 @@ def report_study(
     arms = [*place.arms(study), *_named(further or {})]
     analysis = analyse(arms, study.scores)
     n_missing = len(study.cells()) - sum(len(arm.runs) for arm in arms if arm.name in study.configs())
-    commands = (place.path / "command.txt").read_text(encoding="utf-8").splitlines()
+    commands = read_lines(place.path / "command.txt")
     title = (
         study.name if not n_missing else f"{study.name} ({n_missing} of {len(study.cells())} runs missing)"
     )

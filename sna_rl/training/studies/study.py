@@ -20,6 +20,7 @@ from sna_rl.zoo_configs import resolve
 BASELINE: Final = "mlp"
 MATCHED: Final = "mlp-matched"
 N_EVALUATIONS: Final = 20
+MAX_SEEDS: Final = 10_000
 AXES: Final = ("algo", "env", "critic", "rank", "seeds")
 _NAME: Final = matching(r"\w[\w.+=-]*", "letters, digits and . + = - _, to name a folder")
 SETTINGS: Final = tuple(key for key in RUN_RULES if key not in (*AXES, "seed", "folder", "tensorboard_log"))
@@ -314,10 +315,12 @@ def _axis_value(key: str, value: Any) -> Any:
 def _seeds(value: Any) -> tuple[int, ...]:
     """Seeds from their number or their list."""
     if isinstance(value, int) and not isinstance(value, bool):
-        value = list(range(value))
+        value = list(range(min(value, MAX_SEEDS + 1)))
     rule = listing(RUN_RULES["seed"], "a number of seeds of at least 1, or a list of seeds", least=1)
     seeds = rule.check("seeds", value)
     assert isinstance(seeds, list)
+    if len(seeds) > MAX_SEEDS:
+        raise UsageError(f"seeds must be at most {MAX_SEEDS:,}")
     if len(set(seeds)) < len(seeds):
         raise UsageError(f"seeds must differ from each other, not {seeds}")
     return tuple(seeds)

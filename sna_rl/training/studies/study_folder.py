@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from sna_rl.config import RunConfig
-from sna_rl.errors import UsageError
-from sna_rl.runs.files import read_json
+from sna_rl.errors import SnaError, UsageError
+from sna_rl.runs.files import read_record
 from sna_rl.runs.folder import env_name
 from sna_rl.training.studies.arms import Arm, Failure, Run, read_arms, read_run
 from sna_rl.training.studies.study import Cell, Study
@@ -54,9 +54,18 @@ class StudyFolder:
         return Study.read(self.path / STUDY)
 
     def measured(self) -> Costs:
-        """Measured costs, empty before the first measurement."""
+        """Measured costs, empty before the first measurement.
+
+        Raises:
+            SnaError: if the file is damaged.
+        """
         path = self.path / MEASURED
-        return dict(read_json(path)) if path.exists() else {}
+        costs: Costs = read_record(path) if path.exists() else {}
+        for each in costs.values():
+            found = each.values() if isinstance(each, dict) else [None]
+            if not all(isinstance(cost, dict) and _is_cost(cost) for cost in found):
+                raise SnaError(f"{str(path)!r} is damaged; remove it, and costs are measured anew")
+        return costs
 
     def log(self, cell: Cell) -> Path:
         """File with what the process of a cell printed."""
@@ -82,7 +91,7 @@ class StudyFolder:
             if is_finished(path):
                 runs.setdefault(cell.arm, []).append(read_run(path))
             elif self.failure(cell).is_file():
-                reason = read_json(self.failure(cell))["reason"]
+                reason = str(read_record(self.failure(cell)).get("reason", "not known"))
                 failed.setdefault(cell.arm, []).append(Failure(cell.config.env, cell.config.seed, reason))
         differs = study.differs_in()
         arms = [
@@ -101,9 +110,21 @@ class StudyFolder:
 
 
 def read_spectrum(path: Path) -> list[float]:
-    """Singular values that a cell's process left in its run folder, none where it left none."""
+    """Singular values that a cell's process left in its run folder, none where it left none.
+
+    Raises:
+        SnaError: if the file is damaged.
+    """
     spectrum = path / SPECTRUM
-    return list(read_json(spectrum)["singular_values"]) if spectrum.exists() else []
+    values = read_record(spectrum).get("singular_values") if spectrum.exists() else []
+    if not isinstance(values, list) or not all(isinstance(value, int | float) for value in values):
+        raise SnaError(f"{str(spectrum)!r} is damaged: it holds no list of singular values")
+    return values
+
+
+def _is_cost(cost: Mapping[str, Any]) -> bool:
+    """Whether a cost holds numbers, but for the reason why there are none."""
+    return all(isinstance(value, int | float) or key == "reason" for key, value in cost.items())
 
 
 def is_finished(path: Path) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sna_rl.training.studies.analysis import Analysis
-from sna_rl.training.studies.arms import Arm, Run
+from sna_rl.training.studies.arms import COSTS, Arm, Run
 from sna_rl.training.studies.statistics import Array, Strata, mean, median, optimality_gap
 
 
@@ -187,14 +187,6 @@ def _differences(analysis: Analysis) -> Table:
 
 def runs_csv(analysis: Analysis) -> str:
     """One line a run, unrounded."""
-    keys = (
-        "n_timesteps",
-        "steps_per_second",
-        "cpu_seconds",
-        "wall_seconds",
-        "actor_parameters",
-        "critic_parameters",
-    )
     rows = [
         {
             "arm": arm.name,
@@ -202,7 +194,7 @@ def runs_csv(analysis: Analysis) -> str:
             "seed": run.seed,
             "final_return": run.final,
             "final_score": float(analysis.scored(run.env, np.array(run.final))) if analysis.scales else None,
-            **{key: run.summary.get(key) for key in keys},
+            **{key: run.summary.get(key) for key in COSTS},
             "measure": run.measure,
         }
         for arm in analysis.arms

@@ -146,9 +146,8 @@ class TrialQueue:
                 return None
             best = best_trial(trials)
             further = bool(tuning.space.then) and best is not None and n_counted >= ceil(tuning.n_planned / 2)
-            held = (
-                {each.name: best.params[each.name] for each in tuning.space.first} if further and best else {}
-            )
+            first = [each.name for each in tuning.space.first] if further else []
+            held = {name: best.params[name] for name in first if best and name in best.params}
             self.study.sampler = make_sampler(tuning, len(trials), held)
             trial = self.study.ask(
                 {each.name: each.distribution for each in tuning.space.parameters(further)}
@@ -199,17 +198,20 @@ def best_trial(trials: Sequence[FrozenTrial]) -> FrozenTrial | None:
 def _is_dead(trial: FrozenTrial) -> bool:
     """Whether a running trial's process is gone, or has been silent for too long on another machine."""
     worker = trial.user_attrs.get("worker")
-    if worker is None:
+    try:
+        host, pid, at = worker["host"], int(worker["pid"]), float(worker["at"])  # type: ignore[index]
+        last_sign = max(at, float(trial.user_attrs.get(SIGN, 0.0)))
+    except (TypeError, KeyError, ValueError, OverflowError):  # nobody has signed for it
         return True
-    if worker["host"] == socket.gethostname():
-        try:
-            os.kill(int(worker["pid"]), 0)
-        except ProcessLookupError:
-            return True
-        except PermissionError:
-            return False
+    if host != socket.gethostname():
+        return time.time() - last_sign > SILENT_FOR
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return True
+    except PermissionError:
         return False
-    return time.time() - max(float(worker["at"]), float(trial.user_attrs.get(SIGN, 0.0))) > SILENT_FOR
+    return False
 
 
 def _short(value: Any) -> str:

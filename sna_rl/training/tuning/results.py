@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -54,7 +54,7 @@ def write_results(tuned: Tuned, say: Callable[[str], None], plots: bool = True) 
         say(line)
     say(_counts(trials))
     with atomic_write(tuned.path / BEST, "w") as file:
-        file.write(RunConfig.from_dict(best.user_attrs["config"]).to_yaml())
+        file.write(_config(best).to_yaml())
     if plots:
         for name, figure in _figures(tuned.study, complete).items():
             with atomic_write(tuned.path / f"{name}.png") as file:
@@ -99,7 +99,7 @@ def trial_config(
         raise UsageError(f"the storage has no study {path.name!r}{suggestion(path.name, known)}")
     study = optuna.load_study(study_name=path.name, storage=backend)
     trial = _chosen(study, number)
-    config = RunConfig.from_dict(trial.user_attrs["config"], f"trial {trial.number}")
+    config = _config(trial)
     check_trusted(modules_named(config.env, config.gym_packages), gym_packages, f"study {path.name}")
     return config
 
@@ -124,7 +124,20 @@ def trials_csv(trials: Sequence[FrozenTrial]) -> str:
 
 def _values(trial: FrozenTrial) -> dict[str, Any]:
     """Values of the parameters as the configuration took them."""
-    return dict(trial.user_attrs.get("values", {}))
+    values = trial.user_attrs.get("values")
+    return dict(values) if isinstance(values, Mapping) else {}
+
+
+def _config(trial: FrozenTrial) -> RunConfig:
+    """Configuration that a trial was trained with.
+
+    Raises:
+        UsageError: if the storage holds none, or no valid one.
+    """
+    data = trial.user_attrs.get("config")
+    if not isinstance(data, Mapping):
+        raise UsageError(f"trial {trial.number} holds no configuration; it was not made by sna-rl tune")
+    return RunConfig.from_dict(data, f"trial {trial.number}")
 
 
 def _chosen(study: optuna.study.Study, number: int | None) -> FrozenTrial:
@@ -135,7 +148,7 @@ def _chosen(study: optuna.study.Study, number: int | None) -> FrozenTrial:
         if best is None:
             raise UsageError(f"study {study.study_name!r} has no completed trial; {_counts(trials)}")
         return best
-    if not 0 <= number < len(trials) or "config" not in trials[number].user_attrs:
+    if not 0 <= number < len(trials):
         raise UsageError(f"study {study.study_name!r} has no trial {number}; it has 0 to {len(trials) - 1}")
     return trials[number]
 

@@ -169,6 +169,8 @@ def _group(data: object, critic: str, where: str) -> tuple[Parameter, ...]:
             if key not in (*FORMS, *OPTIONS):
                 raise UsageError(f"{where}, {name}: unknown key {key!r}{suggestion(key, [*FORMS, *OPTIONS])}")
         critics = entry.get("critics")
+        if not isinstance(critics, list | None):
+            raise UsageError(f"{where}, {name}: critics must be a list of names, not {critics!r}")
         if (critics is None or critic in critics) and not (name == "rank" and critic in RANKLESS):
             found.append(
                 Parameter(name, _distribution(entry, f"{where}, {name}"), entry.get("complement") is True)

@@ -12,11 +12,15 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from sna_rl.config import RunConfig
+from sna_rl.config.rules import number
 from sna_rl.errors import UsageError, suggestion
 from sna_rl.training.tuning.search import Space
 from sna_rl.training.tuning.trial import OBJECTIVES, PRUNERS
 
 SAMPLERS: Final = ("tpe", "gp", "cmaes", "random")
+
+MAX_SECONDS: Final = 1e9
+"""A time that no trial takes, and that every clock can hold."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class Tuning:
             value = getattr(self, field)
             if value is not None and value < 1:
                 raise UsageError(f"{field} must be at least 1, not {value}")
+        if self.timeout is not None:
+            number(above=0, most=MAX_SECONDS).check("timeout of a trial", self.timeout)
         if not self.seeds:
             raise UsageError("seeds per trial must be at least 1, not 0")
         if not 0 < self.config.eval_freq <= self.config.n_timesteps:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import optuna
 from sna_rl.config.plain import differences
 from sna_rl.errors import UsageError
 from sna_rl.runs import Progress
+from sna_rl.runs.files import refuse_links
 from sna_rl.runs.folder import writing_below
 from sna_rl.runs.interruption import Interrupted
 from sna_rl.training.environments import register
@@ -65,6 +66,7 @@ def tune(
     """
     register(tuning.config.env, tuning.config.gym_packages)
     path = folder / tuning.name
+    refuse_links(path, path / "logs")
     opened = open_storage(storage, path)
     with writing_below(folder):
         (path / "logs").mkdir(parents=True, exist_ok=True)
@@ -98,7 +100,10 @@ def _create(tuning: Tuning, storage: Storage) -> optuna.study.Study:
     settings = tuning.settings()
     if "settings" not in study.user_attrs:
         study.set_user_attr("settings", settings)
-    changed = differences(study.user_attrs["settings"], settings)
+    begun = study.user_attrs["settings"]
+    if not isinstance(begun, Mapping):
+        raise UsageError(f"study {tuning.name!r} was not made by sna-rl tune; give another --study-name")
+    changed = differences(begun, settings)
     if changed:
         key, (before, now) = next(iter(changed.items()))
         raise UsageError(
