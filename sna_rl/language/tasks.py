@@ -143,7 +143,7 @@ class ForecastTask:
         self,
         model: Forecaster,
         train: Float[Tensor, "trajectories time size"],
-        test: Float[Tensor, "trajectories time size"],
+        test: Float[Tensor, "tests later size"],
         config: FitConfig,
         batch_size: int,
         noise: float = 0.0,

@@ -139,11 +139,11 @@ def main() -> None:
     columns = list(Row.__dataclass_fields__)
     if not table.exists():
         table.write_text(",".join(columns) + "\n")
-    cells = [(name, head) for head in reversed(HEADS) for name in ("separable", "mlp")]
-    cells += [("linear-Gaussian", "distributional"), ("climatology", "distributional")]
-    cells += [("convolution", head) for head in reversed(HEADS)]
-    for seed in range(given.seeds):
-        for name, head in cells:
+    trained_cells = [(name, head) for head in reversed(HEADS) for name in ("separable", "mlp")]
+    simple = [("linear-Gaussian", "distributional"), ("climatology", "distributional")]
+    slow = [("convolution", head) for head in reversed(HEADS)]
+    for cells in (trained_cells + simple, slow):
+        for name, head, seed in [(*cell, seed) for seed in range(given.seeds) for cell in cells]:
             with table.open() as file:
                 done = {(row["model"], row["head"], int(row["seed"])) for row in csv.DictReader(file)}
             if (name, head, seed) not in done:
