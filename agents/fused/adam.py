@@ -49,11 +49,12 @@ class FusedAdam:
             self.parameters += chosen
             self.groups.append({**group, "names": [names[id(parameter)] for parameter in chosen]})
         self.names = [name for group in self.groups for name in group["names"]]
-        for parameter in self.parameters:
-            state = optimizer.state[parameter]
-            if not state:
-                state["step"] = torch.tensor(0.0)
-                for moment in MOMENTS:
+        states = [optimizer.state[parameter] for parameter in self.parameters]
+        self.counts = torch.tensor([float(state.get("step", 0.0)) for state in states])
+        for parameter, state, count in zip(self.parameters, states, self.counts, strict=True):
+            state["step"] = count
+            for moment in MOMENTS:
+                if moment not in state:
                     state[moment] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
 
     def moments(self) -> dict[str, dict[str, Tensor]]:
@@ -66,13 +67,11 @@ class FusedAdam:
 
     def steps(self) -> int:
         """Number of steps taken so far."""
-        return int(self.optimizer.state[self.parameters[0]]["step"].item())
+        return int(self.counts[0].item())
 
     def advance(self, n_steps: int) -> None:
-        """Count steps taken by `step` in the optimizer's state."""
-        torch._foreach_add_(
-            [self.optimizer.state[parameter]["step"] for parameter in self.parameters], n_steps
-        )
+        """Count steps taken by `step` in the optimizer's state, whose counts are views of one tensor."""
+        self.counts += n_steps
 
     def scalars(self, n_steps: int) -> list[float]:
         """For each group the step size lr/(1 − β₁ᵗ) and √(1 − β₂ᵗ) of step number t = `n_steps`."""

@@ -6,8 +6,9 @@ import math
 
 import torch
 from jaxtyping import Float
-from stable_baselines3.sac.policies import Actor
-from torch import Tensor
+from stable_baselines3.sac.policies import LOG_STD_MAX, LOG_STD_MIN, Actor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
 EPSILON = 1e-6
 """Keeps log(1 − a²) finite; Stable-Baselines3's value."""
@@ -44,6 +45,13 @@ def squashed_gaussian(
 
 
 def actor_gaussian(actor: Actor, observations: Tensor | dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Mean and log σ, before squashing, of SAC's actor without gSDE."""
-    mean, log_std, _ = actor.get_action_dist_params(observations)
-    return mean, log_std
+    """Mean and log σ, before squashing, of SAC's actor without gSDE; both heads are one matrix product."""
+    mean_head, std_head = actor.mu, actor.log_std
+    if not (isinstance(mean_head, nn.Linear) and isinstance(std_head, nn.Linear)):
+        mean, log_std, _ = actor.get_action_dist_params(observations)
+        return mean, log_std
+    features = actor.extract_features(observations, actor.features_extractor)
+    weight = torch.cat([mean_head.weight, std_head.weight])
+    bias = torch.cat([mean_head.bias, std_head.bias])
+    mean, log_std = F.linear(actor.latent_pi(features), weight, bias).chunk(2, dim=-1)
+    return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)

@@ -139,32 +139,37 @@ class CompactReplayBuffer(ReplayBuffer):
         self.free = list(range(len(self.finals)))
 
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> ReplayBufferSamples:
-        n = len(batch_inds)
-        envs = np.random.randint(0, self.n_envs, size=n) if self.n_envs > 1 else np.zeros(n, np.int64)
-        outcomes = _gather(self.outcomes, batch_inds, envs)
+        envs = None if self.n_envs == 1 else np.random.randint(0, self.n_envs, size=len(batch_inds))
+        cells = self._cells(batch_inds, envs)
+        outcomes = _gather(self.outcomes, cells)
         dones = outcomes[:, DONE] * (1.0 - outcomes[:, TIMEOUT])
         rewards = self._normalize_reward(outcomes[:, REWARD, None], env)
         arrays = (
-            self._normalize_obs(_gather(self.observations, batch_inds, envs), env),
-            _gather(self.actions, batch_inds, envs),
+            self._normalize_obs(_gather(self.observations, cells), env),
+            _gather(self.actions, cells),
             self._normalize_obs(self._following(batch_inds, envs), env),
             dones[:, None],
             rewards,
         )
         return ReplayBufferSamples(*(self.to_torch(array, copy=False) for array in arrays))  # type: ignore[arg-type]
 
-    def _following(self, rows: np.ndarray, envs: np.ndarray) -> np.ndarray:
+    def _cells(self, rows: np.ndarray, envs: np.ndarray | None) -> np.ndarray:
+        """Positions of rows in the arrays with both first axes flattened; without `envs` there is one."""
+        return rows if envs is None else rows * self.n_envs + envs
+
+    def _following(self, rows: np.ndarray, envs: np.ndarray | None) -> np.ndarray:
         """Next observations of some rows."""
         after = rows + 1
         after[after == self.buffer_size] = 0
-        following = _gather(self.observations, after, envs)
-        links = _gather(self.links, after, envs)
+        cells = self._cells(after, envs)
+        following = _gather(self.observations, cells)
+        links = _gather(self.links, cells)
         (apart,) = np.nonzero(links != NEXT_ROW)
         if len(apart):
             following[apart] = self.finals[links[apart]]
         (newest,) = np.nonzero(after == self.pos)
         if len(newest):
-            following[newest] = self.pending[envs[newest]]
+            following[newest] = self.pending[0 if envs is None else envs[newest]]
         return following
 
     def _keep(self, observation: np.ndarray) -> int:
@@ -184,9 +189,8 @@ def _compact(kind: Any) -> Any:
     return np.float32 if kind == np.float64 else kind
 
 
-def _gather(array: np.ndarray, rows: np.ndarray, envs: np.ndarray) -> np.ndarray:
-    """`array[rows, envs]`, ten times as fast as NumPy's indexing by two arrays."""
-    n_rows, n_envs = array.shape[:2]
-    flat: np.ndarray = array.reshape(n_rows * n_envs, *array.shape[2:])
-    gathered: np.ndarray = flat.take(rows * n_envs + envs, axis=0, mode="clip")
+def _gather(array: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Rows of an array whose two first axes are flattened, ten times as fast as indexing by two arrays."""
+    flat: np.ndarray = array.reshape(-1, *array.shape[2:])
+    gathered: np.ndarray = flat.take(cells, axis=0, mode="clip")
     return gathered

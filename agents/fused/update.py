@@ -264,7 +264,7 @@ class Update(ABC):
 
     def _means(self, results: dict[str, list[Tensor]]) -> dict[str, float]:
         """Mean of each statistic; a graph gives NaN for what it doesn't compute."""
-        table = torch.stack([row for rows in results.values() for row in rows])
-        means = table.nanmean(dim=0) if len(table) > 1 else table[0]
+        rows = [row for rows in results.values() for row in rows]
+        means = rows[0] if len(rows) == 1 else torch.stack(rows).nanmean(dim=0)
         named = zip(self.statistics, means.tolist(), strict=True)
         return {name: value for name, value in named if value == value}
