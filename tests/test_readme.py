@@ -14,7 +14,9 @@ README = (Path(__file__).parent.parent / "README.md").read_text()
 SMALLER = {
     "-n 100000": "-n 120 -params learning_starts:20",
     "-n 10000": "-n 120",
+    "-n 200": "-n 5",
     "-n 20": "-n 1",
+    "--steps 2000": "--steps 2 -params width:16 n_layers:1",
     "--seeds 5": "--seeds 1",
     "-o cheetah.mp4": "-o cheetah.mp4 -n 10",
 }

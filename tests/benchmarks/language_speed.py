@@ -149,8 +149,10 @@ def draw(tables: dict[str, list[dict[str, float]]], path: Path) -> None:
     for name, colour in colours.items():
         for axis, table, unit in ((axes[0], "speed", "ms"), (axes[1], "memory", "MiB")):
             rows = tables[table]
-            axis.loglog([row["time"] for row in rows], [row[f"{name}_{unit}"] for row in rows], "o-",
-                        color=colour, label=name)  # fmt: skip
+            x, y = [row["time"] for row in rows], [row[f"{name}_{unit}"] for row in rows]
+            axis.loglog(x, y, "o-", color=colour, label=name)
+            axis.set_xticks(x, [f"{length:,.0f}" for length in x], minor=False)
+            axis.set_xticks([], minor=True)
     lines = (("separable", "separable", "separable"), ("softmax with its cache", "softmax", "fused"))
     for label, table, colour in lines:
         rows = tables[f"generation_{table}"]
