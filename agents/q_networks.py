@@ -137,6 +137,8 @@ class SeparableQNetwork(QNetwork):
             part = self.encode_action(self._actions(start, min(start + BLOCK, n_actions), features))
             values, actions = self.network.table(state, part)[0].max(dim=1)
             blocks.append((values, actions + start))
+        if len(blocks) == 1:
+            return blocks[0]
         values, block = torch.stack([values for values, _ in blocks]).max(dim=0)
         actions = torch.stack([actions for _, actions in blocks]).gather(0, block.unsqueeze(0))[0]
         return values, actions

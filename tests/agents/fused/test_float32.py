@@ -13,7 +13,7 @@ from sna_rl.agents.fused.algorithm import FusedAlgorithm
 from sna_rl.agents.optimizer import optimizers
 
 N_UPDATES = 50
-CASES = [
+CASES: list[tuple[str, dict[str, Any]]] = [
     ("sac", {"critic": "mlp"}),
     ("sac", {"critic": "cp"}),
     ("sac", {"critic": "cp", "factor": "linear"}),
@@ -41,7 +41,8 @@ def losses(agent: FusedAlgorithm) -> dict[str, float]:
     ("algo", "critic"), CASES, ids=[f"{a} {'-'.join(map(str, c.values()))}" for a, c in CASES]
 )
 def test_gradients_of_one_update_and_losses_of_fifty(algo: str, critic: dict[str, Any]) -> None:
-    gradients, history = {}, {}
+    gradients: dict[str, dict[str, Tensor]] = {}
+    history: dict[str, list[dict[str, float]]] = {}
     for form in ("eager", "reference"):
         env = "CartPole-v1" if algo == "dqn" else "Pendulum-v1"
         agent = ALGORITHMS[algo](
