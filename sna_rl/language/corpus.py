@@ -52,6 +52,17 @@ def read_text(path: Path | None) -> str:
     return text
 
 
+def cut(text: str) -> tuple[str, str]:
+    """A text's part to learn from and the part held out, its end.
+
+    Example:
+        >>> cut("abcdefghij")
+        ('abcdefghi', 'j')
+    """
+    place = len(text) - int(len(text) * HELD_OUT)
+    return text[:place], text[place:]
+
+
 @dataclass(frozen=True)
 class Corpus:
     """Token numbers to train on and to evaluate with.
@@ -82,8 +93,7 @@ class Corpus:
         Raises:
             UsageError: if either part is shorter than one block and the token after it.
         """
-        cut = len(text) - int(len(text) * HELD_OUT)
-        parts = [torch.from_numpy(tokens.encode(part)) for part in (text[:cut], text[cut:])]
+        parts = [torch.from_numpy(tokens.encode(part)) for part in cut(text)]
         for name, part in zip(("training", "held-out"), parts, strict=True):
             if len(part) <= n_positions:
                 raise UsageError(

@@ -14,7 +14,7 @@ from sna_rl.config import dump_yaml
 from sna_rl.errors import UsageError
 from sna_rl.language.arcade import ArcadeLM
 from sna_rl.language.config import softmax_baseline
-from sna_rl.language.corpus import Corpus, read_text
+from sna_rl.language.corpus import Corpus, cut, read_text
 from sna_rl.language.exact_match import exact_match
 from sna_rl.language.losses import LanguageModel
 from sna_rl.language.model import SeparableLM
@@ -326,6 +326,8 @@ def quantize(run: Path, target: Path) -> dict[str, float]:
 
 
 def _new_tokens(settings: LMSettings, data: Data) -> BPETokens | ByteTokens:
-    """Bytes, or pairs learned from what the model learns."""
+    """Bytes, or pairs learned from what the model learns, nothing that is held out among it."""
     size = settings.sizes.vocab_size
-    return ByteTokens() if size == ByteTokens.vocab_size else BPETokens.train(data.text, size)
+    if size == ByteTokens.vocab_size:
+        return ByteTokens()
+    return BPETokens.train(data.text if data.train else cut(data.text)[0], size)

@@ -71,7 +71,7 @@ def test_a_run_leaves_its_settings_weights_vocabulary_and_numbers(run: Path) -> 
     assert final["perplexity"] < 270
 
 
-@pytest.mark.parametrize("model", ["separable", "softmax"])
+@pytest.mark.parametrize("model", ["separable", "softmax", "arcade"])
 def test_other_models_train_in_bfloat16(model: str, book: Path, tmp_path: Path) -> None:
     words = ["--model", model, "--text", book, "--steps", 30, "--precision", "bf16", "--seed", 0]
     assert train(*words, folder=tmp_path) == 0
@@ -167,6 +167,26 @@ def test_phase_two_begins_with_the_weights_of_phase_one(book: Path, tmp_path: Pa
     final = json.loads((second / "summary.json").read_text())["final"]
     assert {"exact_arithmetic", "exact_arithmetic_held_out", "exact_conditional"} <= set(final)
     assert main(["lm", "evaluate", str(second)]) == 0
+
+
+def test_a_run_begins_with_a_vocabulary_of_its_models_size_alone(
+    run: Path, book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "train",
+        "--start",
+        str(run),
+        "--text",
+        str(book),
+        "-f",
+        str(tmp_path),
+        "-params",
+        "vocab_size:300",
+    ]
+    assert "the vocabulary has 270 tokens, and the model's checkpoint 300" in said(words, capsys)
+    words[-1] = "width:32"
+    assert "is of another model" in said(words, capsys)
+    assert not list(tmp_path.iterdir())
 
 
 def test_questions_longer_than_the_positions_leave_nothing(
