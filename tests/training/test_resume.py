@@ -153,6 +153,37 @@ def test_every_kind_of_state_comes_back(
     assert_equal_runs(whole, cut_and_resume(small(tmp_path / "cut", algo, env, **changes), at=131))
 
 
+DRIFTING = """
+import gymnasium
+from gymnasium.envs.classic_control import PendulumEnv
+
+class Drifting(PendulumEnv):
+    n_made = 0
+
+    def __init__(self):
+        super().__init__()
+        Drifting.n_made += 1
+        self.g = 9.0 + Drifting.n_made
+
+gymnasium.register("drifting-v0", Drifting, max_episode_steps=200)
+"""
+
+
+def test_an_environment_that_does_not_come_back_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "drifting.py").write_text(DRIFTING)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    config = small(tmp_path / "logs", env="drifting-v0", gym_packages=["drifting"])
+    with pytest.raises(PowerCut):
+        train(config, progress=False, callbacks=[CutAt(131)])
+    run = RunFolder(next((tmp_path / "logs").glob("*/*/*")), "drifting-v0")
+    result = go_on(run, config, find_start(run, config), progress=False)
+    assert result.n_timesteps == 200
+    told = "the environment did not come back to its exact state; every environment begins a new episode"
+    assert told in capsys.readouterr().err
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """A run of the usual configuration that was never interrupted."""
