@@ -11,7 +11,7 @@ import typer
 
 from sna_rl.errors import UsageError
 
-app = typer.Typer(help="Language models: separable, softmax, Arcade; chaotic dynamics.", no_args_is_help=True)
+app = typer.Typer(help="Language models: separable, softmax, Arcade; chaotic dynamics.")
 
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="Folder that train or quantize printed.")]
 Folder = Annotated[Path, typer.Option("--log-folder", "--folder", "-f", help="Folder of all runs.")]

@@ -20,7 +20,7 @@ from sna_rl.language.losses import LanguageModel
 from sna_rl.language.model import SeparableLM
 from sna_rl.language.quantize import quantized, size_in_bytes
 from sna_rl.language.reasoning import KINDS, Problem, problems, read_gsm8k
-from sna_rl.language.scoring import perplexity
+from sna_rl.language.scoring import perplexity, rare_tokens
 from sna_rl.language.settings import LearnConfig, LMSettings, TaskConfig
 from sna_rl.language.tasks import ProblemTask, TextTask
 from sna_rl.language.tokens import FILE, BPETokens, ByteTokens, load_tokens
@@ -277,7 +277,7 @@ def evaluate(loaded: Loaded, text: Path | None = None) -> dict[str, float]:
         UsageError: if the text holds less than a block.
     """
     settings, model, tokens = loaded.settings, loaded.model, loaded.tokens
-    n_positions = settings.sizes.n_positions
+    n_positions, rare = settings.sizes.n_positions, None
     if text is None:
         data = read_data(settings.task, settings.fit.seed)
         if data.test is not None:
@@ -285,14 +285,15 @@ def evaluate(loaded: Loaded, text: Path | None = None) -> dict[str, float]:
                 f"exact_{name}": exact_match(model, each, tokens, look_ahead=loaded.look_ahead)
                 for name, each in data.test.items()
             }
-        held_out = Corpus.of(data.text, tokens, n_positions).held_out
+        corpus = Corpus.of(data.text, tokens, n_positions)
+        held_out, rare = corpus.held_out, rare_tokens(corpus.train, tokens.vocab_size)
     else:
         held_out = torch.from_numpy(tokens.encode(read_text(text)))
         if len(held_out) <= n_positions:
             raise UsageError(
                 f"{str(text)!r} has {len(held_out):,} tokens, and one block needs {n_positions + 1:,}"
             )
-    return perplexity(model, held_out, torch.from_numpy(tokens.n_bytes), n_positions)
+    return perplexity(model, held_out, torch.from_numpy(tokens.n_bytes), n_positions, rare)
 
 
 def quantize(run: Path, target: Path) -> dict[str, float]:

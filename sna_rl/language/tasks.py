@@ -17,7 +17,7 @@ from sna_rl.language.losses import Batch, LanguageModel, constraint_report, mode
 from sna_rl.language.penalty import strength_at
 from sna_rl.language.reasoning import Problem
 from sna_rl.language.rollout import score_forecasts
-from sna_rl.language.scoring import perplexity
+from sna_rl.language.scoring import perplexity, rare_tokens
 from sna_rl.language.tokens import Tokens
 from sna_rl.runs.fit_config import Batches, FitConfig, step_generator
 
@@ -40,6 +40,7 @@ class TextTask:
     ) -> None:
         self.model, self.corpus, self.config, self.batch_size = model, corpus, config, batch_size
         self.n_bytes = torch.from_numpy(tokens.n_bytes)
+        self.rare = rare_tokens(corpus.train, tokens.vocab_size)
         self.n_positions = model.config.n_positions
         self.device = next(model.parameters()).device
 
@@ -61,7 +62,7 @@ class TextTask:
 
     def evaluate(self) -> Mapping[str, float]:
         """Perplexity and bits per byte of the held-out part; what became of the constraint half."""
-        scores = perplexity(self.model, self.corpus.held_out, self.n_bytes, self.n_positions)
+        scores = perplexity(self.model, self.corpus.held_out, self.n_bytes, self.n_positions, self.rare)
         report = {}
         if isinstance(self.model, ArcadeLM):
             n_blocks = min((len(self.corpus.held_out) - 1) // self.n_positions, REPORTED)

@@ -99,8 +99,9 @@ MODEL = SeparableLM(LMConfig(vocab_size=256, n_positions=40, width=8, n_layers=1
 def test_perplexity_and_bits_equal_the_sums_by_hand() -> None:
     tokens = torch.from_numpy(ByteTokens().encode(TEXT))[:95]
     n_bytes = torch.arange(256) % 3 + 1
-    scores = perplexity(MODEL, tokens, n_bytes, 40)
-    nats, size = 0.0, 0
+    rare = torch.arange(256) == ord("x")
+    scores = perplexity(MODEL, tokens, n_bytes, 40, rare)
+    nats, size, told_apart = 0.0, 0, []
     with torch.no_grad():
         for start in (0, 40):
             block = tokens[start : start + 41]
@@ -108,9 +109,12 @@ def test_perplexity_and_bits_equal_the_sums_by_hand() -> None:
             for position, token in enumerate(block[1:].tolist()):
                 nats -= logs[position, token].item()
                 size += token % 3 + 1
+                if token == ord("x"):
+                    told_apart.append(-logs[position, token].item())
     assert scores["n_tokens"] == 80
     assert scores["perplexity"] == pytest.approx(math.exp(nats / 80), rel=1e-5)
     assert scores["bits_per_byte"] == pytest.approx(nats / math.log(2) / size, rel=1e-5)
+    assert scores["rare_perplexity"] == pytest.approx(math.exp(np.mean(told_apart)), rel=1e-5)
 
 
 def test_an_untrained_model_of_equal_logits_has_the_vocabulary_as_perplexity() -> None:
