@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from sna_rl.cli import board, compare, demo, diagnose, evaluate, export, lm, report, train, tune, video
+from sna_rl.cli import board, compare, demo, diagnose, evaluate, export, lm, report, train, tune, video, vision
 from sna_rl.cli.arguments import check_known, repeat_flags, without_debug
 from sna_rl.errors import SnaError, suggestion
 
@@ -26,6 +26,7 @@ app = typer.Typer(
 for verb in (train, evaluate, video, export, diagnose, board, demo, compare, tune, report):
     app.command(verb.__name__.rpartition(".")[2])(verb.command)
 app.add_typer(lm.app, name="lm")
+app.add_typer(vision.app, name="vision")
 
 
 def _print_versions(wanted: bool) -> bool:

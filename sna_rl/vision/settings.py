@@ -152,12 +152,11 @@ class VisionConfig:
         Raises:
             UsageError: if a name is unknown, or a value of another kind or out of its range.
         """
-        known = self.plain()
+        new = self.plain()
         for name, value in changes.items():
-            if name not in known:
-                raise UsageError(f"unknown key {name!r}{suggestion(name, known)}")
-            _check_kind(name, value)
-        new = known | dict(changes)
+            if name not in new:
+                raise UsageError(f"unknown key {name!r}{suggestion(name, new)}")
+            new[name] = _checked(name, value)
         parts = [
             type(part)(**{each.name: new[each.name] for each in dataclasses.fields(part)})
             for part in self._parts()
@@ -168,17 +167,19 @@ class VisionConfig:
         return self.task, self.model, self.learn, self.fit
 
 
-def _check_kind(name: str, value: object) -> None:
-    """Refuse a value of another kind than the field's."""
+def _checked(name: str, value: object) -> object:
+    """A value of the field's kind; "none" comes as None where it was parsed."""
     kinds = {
         each.name: str(each.type) for part in VisionConfig()._parts() for each in dataclasses.fields(part)
     }
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
     fits = {
-        "str": isinstance(value, str),
+        "str": value is None or isinstance(value, str),
         "bool": isinstance(value, bool),
-        "int": isinstance(value, int) and not isinstance(value, bool),
-        "float": isinstance(value, int | float) and not isinstance(value, bool),
-        "float | None": value is None or (isinstance(value, int | float) and not isinstance(value, bool)),
+        "int": is_number and isinstance(value, int),
+        "float": is_number,
+        "float | None": value is None or is_number,
     }
     if not fits[kinds[name]]:
         raise UsageError(f"{name} must be of kind {kinds[name]}, not {value!r}")
+    return "none" if value is None and kinds[name] == "str" else value

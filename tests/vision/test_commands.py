@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 
 from sna_rl.cli import main
+from sna_rl.config import parse_pairs
 from sna_rl.runs.fit_folder import open_run
 from sna_rl.runs.tree import read_arrays
 from sna_rl.vision.boards import make_splits
 from sna_rl.vision.evaluation import parse_iterations
+from sna_rl.vision.settings import VisionConfig
 from tests.vision.conftest import BOARDS, TINY
 
 PUZZLE = "530070000600195000098000060800060003400803001700020006060000280000419005000080079"
@@ -163,6 +165,11 @@ def test_weights_of_another_model_and_deltas_of_fewer_iterations(
     assert "can't be read as safetensors" in fails(["evaluate", str(run)], capsys, code=1)
     assert "is not a run folder" in fails(["trace", str(tmp_path)], capsys)
     assert "keeps its configuration" in fails(["train", "-i", str(sudoku_run), "-params", "width:16"], capsys)
+
+
+def test_none_is_a_name_on_the_command_line_too() -> None:
+    changed = VisionConfig().changed(parse_pairs(["gain:none", "jacobian:none", "lora_scale:none"]))
+    assert (changed.model.gain, changed.model.jacobian, changed.model.lora_scale) == ("none", "none", None)
 
 
 def test_deltas_can_t_go_beyond_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
