@@ -16,6 +16,7 @@ SMALLER = {
     "-n 10000": "-n 120",
     "-n 200": "-n 5",
     "-n 20": "-n 1",
+    "-n 5000": "-n 2 -params n_train:40 n_valid:4 n_test:4 n_bases:4 batch_size:4 width:16 hidden:32",
     "--steps 2000": "--steps 2 -params width:16 n_layers:1",
     "--seeds 5": "--seeds 1",
     "-o cheetah.mp4": "-o cheetah.mp4 -n 10",

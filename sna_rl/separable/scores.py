@@ -10,14 +10,13 @@ from torch.nn import functional as F
 from sna_rl.errors import UsageError
 from sna_rl.separable.checks import check_int
 
-INITIAL_STD = 0.02
-
 
 class HeadFactor(nn.Module):
     """A linear factor of H heads: every token's p = width / H components in each of them.
 
     z_h = W_h x, W_h of shape (p, width). Both factors of a score may be one and the same (tied: the table is
-    symmetric, and `join` maps its gradient back), or two of them (queries and keys).
+    symmetric, and `join` maps its gradient back), or two of them (queries and keys). Weights begin normal, of
+    variance 1 / width.
 
     Args:
         width: size of a token.
@@ -40,7 +39,7 @@ class HeadFactor(nn.Module):
             raise UsageError(f"n_heads must divide the width {width}, not {n_heads}")
         self.n_heads = n_heads
         self.weight = nn.Parameter(torch.empty(width, width))
-        nn.init.normal_(self.weight, std=INITIAL_STD)
+        nn.init.normal_(self.weight, std=width**-0.5)
 
     def split(
         self, x: Float[Tensor, "batch tokens width"], delta: Float[Tensor, "width width"] | None = None

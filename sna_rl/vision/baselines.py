@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sna_rl.separable.scores import INITIAL_STD, HeadFactor, bilinear_scores
+from sna_rl.separable.scores import HeadFactor, bilinear_scores
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.layers import Energies, EnergyLayer, HyperSetLayer, Layer
 from sna_rl.vision.normaliser import Normaliser
@@ -116,7 +116,7 @@ class EnergyTransformerLayer(EnergyLayer):
         self.scale = (config.width // config.n_heads) ** -0.5
         for weight in (self.queries.weight, self.keys.weight):
             nn.init.normal_(weight, std=ET_STD)
-        nn.init.normal_(self.memories, std=INITIAL_STD)
+        nn.init.normal_(self.memories, std=config.width**-0.5)
 
     def normalise(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
         """g."""

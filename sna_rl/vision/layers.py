@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from sna_rl.separable.checks import check_int
 from sna_rl.separable.delta import LowRankDelta
-from sna_rl.separable.scores import INITIAL_STD, HeadFactor
+from sna_rl.separable.scores import HeadFactor
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.energies import make_attention
 from sna_rl.vision.feed_energies import make_feed
@@ -97,7 +97,7 @@ class HyperSetLayer(EnergyLayer):
         self.head_norm = Normaliser(width // config.n_heads, *how)
         self.feed_norm = Normaliser(hidden, *how)
         self.directions = nn.Parameter(torch.empty(hidden, width))
-        nn.init.normal_(self.directions, std=INITIAL_STD)
+        nn.init.normal_(self.directions, std=width**-0.5)
         self.head_delta = self.feed_delta = None
         if config.lora_rank:
             n, rank, scale = config.n_iterations, config.lora_rank, config.lora_scale
