@@ -87,6 +87,8 @@ class RingLog:
         Raises:
             SnaError: if an entry is no segment of this ring; no name may leave the folder.
         """
+        if not isinstance(capacity, int) or not isinstance(plain, list):
+            raise SnaError(f"a saved replay buffer has {capacity!r} slots and lists {plain!r}")
         segments = []
         for entry in plain:
             try:

@@ -7,6 +7,7 @@ import shutil
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,13 +89,45 @@ def test_replay_buffers(
     assert "Traceback" not in err
 
 
-def test_a_checkpoint_names_no_file_outside(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def forge(run: RunFolder, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change what every checkpoint holds, checksums and all."""
     for checkpoint in run.checkpoints.glob("step-*"):
         state = json.loads((checkpoint / "state.json").read_text())
-        state["rows"]["segments"][0]["file"] = "../../../config.safetensors"
+        change(state)
         (checkpoint / "state.json").write_text(json.dumps(state))
         sums = {each: digest(checkpoint / each) for each in ("state.json", "state.safetensors")}
         (checkpoint / "checksums.json").write_text(json.dumps(sums))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"extra": [1]},
+        {"extra": {"wall_seconds": "soon"}},
+        {"extra": {"logs": [1]}},
+        {"rows": []},
+        {"rows": {"capacity": "many", "segments": []}},
+        {"rows": {"capacity": 10**15, "segments": []}},
+        {"model": {}},
+        {"model": []},
+        {"buffer": [1]},
+        {"callbacks": 5},
+    ],
+    ids=str,
+)
+def test_checkpoints_that_hold_something_else(
+    changes: dict[str, Any], run: RunFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forge(run, lambda state: state.update(changes))
+    assert main(["train", "-i", str(run.path), "-n", "90", "--no-progress"]) in (1, 2)
+    err = capsys.readouterr().err.splitlines()
+    assert err[-1].startswith("sna-rl: ")
+    assert "unexpected" not in err[-1]
+
+
+def test_a_checkpoint_names_no_file_outside(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    outside = "../../../config.safetensors"
+    forge(run, lambda state: state["rows"]["segments"][0].update(file=outside))
     assert main(["train", "-i", str(run.path), "-n", "90", "--no-progress"]) == 1
     assert "which is no file of its rows" in capsys.readouterr().err
 
