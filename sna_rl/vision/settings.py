@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
-from sna_rl.errors import UsageError, suggestion
+from sna_rl.errors import UsageError
 from sna_rl.runs.fit_config import FitConfig
+from sna_rl.runs.settings import Settings
 from sna_rl.separable.checks import check_int, check_name
 from sna_rl.vision.config import ModelConfig
 
@@ -102,7 +102,7 @@ class LearnConfig:
 
 
 @dataclass(frozen=True)
-class VisionConfig:
+class VisionConfig(Settings):
     """A whole run.
 
     Args:
@@ -127,24 +127,8 @@ class VisionConfig:
     learn: LearnConfig = field(default_factory=LearnConfig)
     fit: FitConfig = field(default_factory=lambda: FitConfig(n_steps=10_000, eval_freq=500, save_freq=500))
 
-    @classmethod
-    def of(cls, data: Mapping[str, Any]) -> VisionConfig:
-        """The configuration that `plain` gave.
-
-        Args:
-            data: flat names and values.
-
-        Raises:
-            UsageError: if a name is unknown or a value out of its range.
-        """
-        return cls().changed(data)
-
-    def plain(self) -> dict[str, Any]:
-        """Every field under its own name."""
-        return {name: value for part in self._parts() for name, value in dataclasses.asdict(part).items()}
-
-    def changed(self, changes: Mapping[str, Any]) -> VisionConfig:
-        """A configuration with some fields changed.
+    def changed(self, changes: Mapping[str, Any]) -> Self:
+        """Settings with some fields changed; `None` for a text is the name "none", as a parser reads it.
 
         Args:
             changes: flat names and values; a whole number stands for a float.
@@ -152,34 +136,8 @@ class VisionConfig:
         Raises:
             UsageError: if a name is unknown, or a value of another kind or out of its range.
         """
-        new = self.plain()
-        for name, value in changes.items():
-            if name not in new:
-                raise UsageError(f"unknown key {name!r}{suggestion(name, new)}")
-            new[name] = _checked(name, value)
-        parts = [
-            type(part)(**{each.name: new[each.name] for each in dataclasses.fields(part)})
-            for part in self._parts()
-        ]
-        return VisionConfig(*parts)
-
-    def _parts(self) -> tuple[Any, ...]:
-        return self.task, self.model, self.learn, self.fit
-
-
-def _checked(name: str, value: object) -> object:
-    """A value of the field's kind; "none" comes as None where it was parsed."""
-    kinds = {
-        each.name: str(each.type) for part in VisionConfig()._parts() for each in dataclasses.fields(part)
-    }
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    fits = {
-        "str": value is None or isinstance(value, str),
-        "bool": isinstance(value, bool),
-        "int": is_number and isinstance(value, int),
-        "float": is_number,
-        "float | None": value is None or is_number,
-    }
-    if not fits[kinds[name]]:
-        raise UsageError(f"{name} must be of kind {kinds[name]}, not {value!r}")
-    return "none" if value is None and kinds[name] == "str" else value
+        texts = {name for name, value in self.plain().items() if isinstance(value, str)}
+        named = {
+            name: "none" if value is None and name in texts else value for name, value in changes.items()
+        }
+        return super().changed(named)
