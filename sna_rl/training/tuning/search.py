@@ -184,6 +184,8 @@ def _distribution(entry: Data, where: str) -> BaseDistribution:
     bounds = entry.get(forms[0]) if len(forms) == 1 else None
     if not isinstance(bounds, list) or not bounds:
         raise UsageError(f"{where}: needs one of int: [low, high], float: [low, high] or choices: [...]")
+    if forms == ["choices"] and not all(isinstance(each, str | int | float | None) for each in bounds):
+        raise UsageError(f"{where}: choices are numbers, texts, true, false or null, not {bounds!r}")
     try:
         if forms == ["choices"]:
             return CategoricalDistribution(bounds)
