@@ -58,10 +58,10 @@ def train(
     from sna_rl.config import parse_pairs
     from sna_rl.vision.run import go_on
     from sna_rl.vision.run import train as train_model
-    from sna_rl.vision.settings import VisionConfig
+    from sna_rl.vision.settings import VisionConfig, with_none_named
 
     changes = {name: value for name, value in given.items() if value is not None}
-    changes |= parse_pairs(hyperparams or [])
+    changes |= with_none_named(parse_pairs(hyperparams or []))
     command = shlex.join(["sna-rl", *sys.argv[1:]])
     if trained is not None:
         result = go_on(trained, changes, command, device=device, progress=progress)

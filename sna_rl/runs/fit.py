@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from sna_rl.runs.progress import Progress
 SCORE = "score"
 
 
+@runtime_checkable
 class Task(Protocol):
     """What a model is trained on."""
 

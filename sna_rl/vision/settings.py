@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from sna_rl.errors import UsageError
 from sna_rl.runs.fit_config import FitConfig
@@ -127,17 +127,16 @@ class VisionConfig(Settings):
     learn: LearnConfig = field(default_factory=LearnConfig)
     fit: FitConfig = field(default_factory=lambda: FitConfig(n_steps=10_000, eval_freq=500, save_freq=500))
 
-    def changed(self, changes: Mapping[str, Any]) -> Self:
-        """Settings with some fields changed; `None` for a text is the name "none", as a parser reads it.
 
-        Args:
-            changes: flat names and values; a whole number stands for a float.
+def with_none_named(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes in which a text that a parser read as nothing is the name "none" again.
 
-        Raises:
-            UsageError: if a name is unknown, or a value of another kind or out of its range.
-        """
-        texts = {name for name, value in self.plain().items() if isinstance(value, str)}
-        named = {
-            name: "none" if value is None and name in texts else value for name, value in changes.items()
-        }
-        return super().changed(named)
+    Args:
+        changes: flat names and values.
+
+    Example:
+        >>> with_none_named({"gain": None, "lora_scale": None, "width": 8})
+        {'gain': 'none', 'lora_scale': None, 'width': 8}
+    """
+    texts = {name for name, value in VisionConfig().plain().items() if isinstance(value, str)}
+    return {name: "none" if value is None and name in texts else value for name, value in changes.items()}

@@ -179,6 +179,7 @@ def _spheres(points: Sequence[Float[Tensor, "tokens size"]]) -> Figure:
         axes.plot_wireframe(*(part.numpy() for part in ball), color="lightgrey", linewidth=0.4)
         axes.scatter(*seen.T.numpy(), c=range(len(seen)), cmap="viridis", s=12)
         axes.set(title=f"iteration {index}", xlim=(-1, 1), ylim=(-1, 1), zlim=(-1, 1))
+        axes.set(xticks=(-1, 0, 1), yticks=(-1, 0, 1), zticks=(-1, 0, 1))
         axes.set_box_aspect((1, 1, 1))
     figure.suptitle("tokens of the first input in the first head, along three principal directions")
     return figure

@@ -17,7 +17,7 @@ from sna_rl.runs.fit_folder import open_run
 from sna_rl.runs.tree import read_arrays
 from sna_rl.vision.boards import make_splits
 from sna_rl.vision.evaluation import parse_iterations
-from sna_rl.vision.settings import VisionConfig
+from sna_rl.vision.settings import VisionConfig, with_none_named
 from tests.vision.conftest import BOARDS, TINY
 
 PUZZLE = "530070000600195000098000060800060003400803001700020006060000280000419005000080079"
@@ -168,7 +168,9 @@ def test_weights_of_another_model_and_deltas_of_fewer_iterations(
 
 
 def test_none_is_a_name_on_the_command_line_too() -> None:
-    changed = VisionConfig().changed(parse_pairs(["gain:none", "jacobian:none", "lora_scale:none"]))
+    changed = VisionConfig().changed(
+        with_none_named(parse_pairs(["gain:none", "jacobian:none", "lora_scale:none"]))
+    )
     assert (changed.model.gain, changed.model.jacobian, changed.model.lora_scale) == ("none", "none", None)
 
 
