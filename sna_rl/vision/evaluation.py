@@ -142,7 +142,7 @@ def solve_puzzle(run: Run, board: Board, solution: Board, n_iterations: int | No
     return [show(grid), f"after {settled.n_iterations} iterations", verdict]
 
 
-def _write(folder: Path, rows: Sequence[Mapping[str, float]], trained: int) -> list[str]:
+def _write(folder: Path, rows: Sequence[Mapping[str, int | float]], trained: int) -> list[str]:
     """Write a table and, where it has several rows, its curves; the table as lines."""
     folder.mkdir(parents=True, exist_ok=True)
     names = list(rows[0])

@@ -144,7 +144,7 @@ def trace_run(run: Run, folder: Path, n_inputs: int, n_iterations: int | None = 
     ]
 
 
-def _curves(rows: Sequence[Mapping[str, float]]) -> Figure:
+def _curves(rows: Sequence[Mapping[str, int | float]]) -> Figure:
     """Energies, their fall, ranks and angles over the iterations."""
     figure = Figure(figsize=(9, 6), dpi=120, layout="constrained")
     panels = [

@@ -69,34 +69,30 @@ def test_ssim_against_the_definition() -> None:
     assert ssim(torch.rand(2, 3, 8, 8), torch.rand(2, 3, 8, 8)).shape == (2,)
 
 
-class Flat(torch.nn.Module):
-    """Paints every patch with the mean of what it can see, a constant at each call."""
+class Flat(IterativeModel):
+    """Paints every patch with one grey, another one at each call."""
 
     def __init__(self) -> None:
-        super().__init__()
+        real = mask_model(ModelConfig(**SMALL), (1, 8, 8), 4)
+        super().__init__(real.embed, real.body, real.head)
         self.seen: list[Tensor] = []
 
-    def forward(self, images: Tensor, hidden: Tensor, n_iterations: int | None = None) -> Tensor:
+    def forward(self, *inputs: Any, n_iterations: int | None = None) -> Tensor:
+        images, hidden = inputs
         self.seen.append(hidden.clone())
         return torch.full((len(images), 16, 4), 0.1 * len(self.seen))
-
-
-def flat_model() -> Any:
-    model, real = Flat(), mask_model(ModelConfig(**SMALL), (1, 8, 8), 4)
-    model.embed = real.embed
-    return model
 
 
 def test_visible_patches_are_kept_and_hidden_ones_filled() -> None:
     images = torch.rand(2, 1, 8, 8)
     hidden = hide(2, 16, (0.5, 0.5), torch.Generator().manual_seed(0))
-    filled = to_patches(reconstruct(flat_model(), images, hidden), (2, 2))
+    filled = to_patches(reconstruct(Flat(), images, hidden), (2, 2))
     assert torch.equal(filled[~hidden], to_patches(images, (2, 2))[~hidden])
     torch.testing.assert_close(filled[hidden], torch.full((16, 4), 0.1))
 
 
 def test_rounds_uncover_from_the_edge_of_the_hole_by_the_arc_cosine() -> None:
-    model, images = flat_model(), torch.rand(1, 1, 8, 8)
+    model, images = Flat(), torch.rand(1, 1, 8, 8)
     hidden = torch.ones(1, 16, dtype=torch.bool)
     hidden[0, 0] = False  # the corner is seen
     reconstruct(model, images, hidden, n_rounds=3)
