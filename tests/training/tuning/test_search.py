@@ -77,6 +77,7 @@ def test_packaged_spaces_fit_their_algorithms(algo: str, critic: str) -> None:
         ("first: {tau: {float: [0.1, 0.2], int: [1, 2]}}", "needs one of int"),
         ("first: {tau: {log: true}}", "needs one of int"),
         ("first: {tau: {choices: []}}", "needs one of int"),
+        ("first: {batch_size: {choices: [[64], 128]}}", "choices are numbers, texts, true, false or null"),
         ("first: {tau: {float: [0.2, 0.1]}}", r"\[0.2, 0.1\].*can't be drawn from"),
         ("first: {tau: {float: [0.0, 0.1], log: true}}", "can't be drawn from"),
         ("first: {rank: {int: [1]}}", "can't be drawn from"),
