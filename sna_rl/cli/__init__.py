@@ -13,7 +13,20 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from sna_rl.cli import board, compare, demo, diagnose, evaluate, export, lm, report, train, tune, video, vision
+from sna_rl.cli import (
+    board,
+    compare,
+    demo,
+    diagnose,
+    evaluate,
+    export,
+    lm,
+    report,
+    train,
+    tune,
+    video,
+    vision,
+)
 from sna_rl.cli.arguments import check_known, repeat_flags, without_debug
 from sna_rl.errors import SnaError, suggestion
 

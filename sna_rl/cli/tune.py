@@ -44,9 +44,7 @@ def command(
     study_name: Annotated[
         str | None, typer.Option(help="Name of the study; an existing one goes on.")
     ] = None,
-    trial_timeout: Annotated[
-        float | None, typer.Option(help="Seconds after which a trial fails.")
-    ] = None,
+    trial_timeout: Annotated[float | None, typer.Option(help="Seconds after which a trial fails.")] = None,
     conf_file: Annotated[
         Path | None, typer.Option("--conf-file", "-conf", help="Hyperparameters that trials start from.")
     ] = None,

@@ -19,7 +19,7 @@ from sna_rl.vision.mask import PatchMaskTask, SymbolMaskTask, Symbols, symbol_sp
 from sna_rl.vision.model import IterativeModel, class_model, mask_model, sudoku_model, symbol_mask_model
 from sna_rl.vision.settings import VisionConfig
 from sna_rl.vision.sudoku import SudokuTask
-from sna_rl.vision.sudoku_data import Splits, make_boards, read_splits, write_splits
+from sna_rl.vision.sudoku_data import Splits, boards_to_score, make_boards, read_splits, write_splits
 
 BOARDS = "boards"
 
@@ -62,19 +62,17 @@ class Run:
             folder: its run folder.
             best: the weights of the best evaluation instead of the last ones.
             device: auto, cpu or cuda.
-            data: other data than those it was trained on.
+            data: other data than those it was trained on; of one CSV file of boards every board is tested.
 
         Raises:
             UsageError: if there is no run, or its weights are of another model.
             SnaError: if a file is damaged.
         """
         config = VisionConfig.of(open_run(folder))
-        if data:
-            loaded = _load(config.changed({"data": data}))
-        elif config.task.task == "sudoku":
-            loaded = read_splits(folder / BOARDS)
+        if config.task.task == "sudoku":
+            loaded: Data = boards_to_score(Path(data)) if data else read_splits(folder / BOARDS)
         else:
-            loaded = _load(config)
+            loaded = _load(config.changed({"data": data}) if data else config)
         run = cls._of(config, loaded, device)
         load_weights(run.model, folder / (BEST_WEIGHTS if best else WEIGHTS))
         run.model.eval()

@@ -49,6 +49,21 @@ def make_boards(task: TaskConfig, seed: int) -> Splits:
     return Splits(*(Boards(boards.puzzles[rows], boards.grids[rows]) for rows in shares))
 
 
+def boards_to_score(path: Path) -> Splits:
+    """Boards that a trained model is asked, whatever it was trained on.
+
+    Args:
+        path: a folder of train.csv, valid.csv and test.csv, or one CSV file, all of whose boards count.
+
+    Raises:
+        SnaError: if a file can't be read.
+    """
+    if path.is_dir():
+        return read_splits(path)
+    boards = read_boards(path)
+    return Splits(boards, boards, boards)
+
+
 def read_splits(folder: Path) -> Splits:
     """Boards that `write_splits` wrote.
 

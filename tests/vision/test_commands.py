@@ -68,6 +68,13 @@ def test_evaluate_prints_the_curve_beyond_training(
     assert (tmp_path / "evaluation.png").exists()
 
 
+def test_every_board_of_one_file_is_scored(sudoku_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    boards = sudoku_run / "boards" / "train.csv"
+    n_boards = len(boards.read_text().splitlines())
+    assert main(["vision", "evaluate", str(sudoku_run), "--data", str(boards)]) == 0
+    assert capsys.readouterr().out.startswith(f"{n_boards} boards ")
+
+
 def test_solve_prints_the_grid_and_whether_it_is_valid(
     sudoku_run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
