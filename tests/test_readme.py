@@ -16,6 +16,7 @@ SMALLER = {
     "-n 10000": "-n 120",
     "-n 200": "-n 5",
     "-n 20": "-n 1",
+    "-n 3000 --n-trials 20": "-n 120 --n-trials 1 -params learning_starts:20",
     "-n 5000": "-n 2 -params n_train:40 n_valid:4 n_test:4 n_bases:4 batch_size:4 width:16 hidden:32",
     "--steps 2000": "--steps 2 -params width:16 n_layers:1",
     "--seeds 5": "--seeds 1",
@@ -52,7 +53,7 @@ def test_python_of_the_readme_runs(code: str, tmp_path: Path, monkeypatch: pytes
 def test_commands_of_the_readme_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     verbs = [words[0] for words in commands()]
-    assert {"train", "evaluate", "diagnose", "video", "export", "compare", "report"} <= set(verbs)
+    assert {"train", "evaluate", "diagnose", "video", "export", "compare", "report", "tune"} <= set(verbs)
     for words in commands():
         if words[0] != "board":  # serves until Ctrl-C
             assert main(words) == 0, words
