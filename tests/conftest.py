@@ -1,8 +1,9 @@
-"""What every test needs: MuJoCo quiet, no display asked for, every monitor closed."""
+"""What every test needs: MuJoCo quiet, no display asked for, Ctrl-C heard, every monitor closed."""
 
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 os.environ.setdefault("MUJOCO_GL", "egl")
@@ -16,6 +17,8 @@ from stable_baselines3.common.monitor import Monitor
 
 mujoco.set_mju_user_warning(lambda message: None)
 torch.set_num_threads(1)
+# A job in the background, and every command that it starts, ignores Ctrl-C otherwise.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.register_profile("laptop", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "laptop")

@@ -192,11 +192,6 @@ def test_five_thousand_command_lines_are_taken_or_refused_in_one_sentence(
     fuzz(lines, world, 500, part)
 
 
-def interruptible() -> None:
-    """Let Ctrl-C reach a command even where these tests run in the background, which ignores it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(1, 6))
 def test_fifty_real_commands_end_in_one_sentence(part: int, lines: Lines, world: Path) -> None:
@@ -218,7 +213,6 @@ def test_fifty_real_commands_end_in_one_sentence(part: int, lines: Lines, world:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            preexec_fn=interruptible,
         )
         resource.prlimit(process.pid, resource.RLIMIT_AS, (8 * SPARE_BYTES, 8 * SPARE_BYTES))
         outcome = ""
