@@ -12,7 +12,8 @@ from typing import Any, Final
 import optuna
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from optuna.distributions import CategoricalDistribution
+from matplotlib.ticker import NullFormatter
+from optuna.distributions import CategoricalDistribution, IntDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from sna_rl.config import RunConfig, check_trusted
@@ -197,7 +198,7 @@ def _figures(study: optuna.study.Study, complete: Sequence[FrozenTrial]) -> dict
         ax = importance.subplots()
         ax.barh(list(importances), list(importances.values()), color=COLOURS[0])
         ax.invert_yaxis()
-        ax.set_xlabel("importance among the parameters tuned together (PED-ANOVA)")
+        ax.set_xlabel("importance (PED-ANOVA)")
         figures["importance"] = importance
     return figures
 
@@ -233,9 +234,13 @@ def _slice(ax: Axes, name: str, trials: Sequence[FrozenTrial]) -> None:
         ax.set_xticks(range(len(distribution.choices)), [str(choice) for choice in distribution.choices])
     elif getattr(distribution, "log", False):
         ax.set_xscale("log")
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        if isinstance(distribution, IntDistribution):
+            powers = [2**n for n in range(distribution.high.bit_length()) if 2**n >= distribution.low]
+            ax.set_xticks(powers, [str(power) for power in powers])
     values = [float(trial.value or 0.0) for trial in trials]
     numbers = [trial.number for trial in trials]
     ax.scatter(positions, values, c=numbers, cmap="cividis_r", s=22, edgecolors=GREYS[0])
     is_complement = _values(trials[0])[name] != trials[0].params[name]
     ax.set_xlabel(f"1 − {name}" if is_complement else name)
-    ax.set_ylabel("objective")
+    ax.set_ylabel("objective, later trials darker")
