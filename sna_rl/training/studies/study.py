@@ -262,7 +262,7 @@ def find_study(name: str) -> Path:
 
 def _parted(extra: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Hyperparameters and run settings of an arm's or environment's entry."""
-    hyperparams = dict(extra.get("hyperparams", {}))
+    hyperparams = dict(MAPPING.check("hyperparams", extra.get("hyperparams", {})))  # type: ignore[call-overload]
     settings = {key: value for key, value in extra.items() if key != "hyperparams"}
     for key in settings:
         if key not in SETTINGS:

@@ -150,6 +150,8 @@ def test_packaged_studies_are_valid() -> None:
         ({"env": None}, "a study needs 'env'"),
         ({"env": {"Pendulum-v1": {"n_timestep": 3}}}, "unknown key 'n_timestep'; did you mean 'n_timesteps'"),
         ({"arms": [{"name": "a", "ranc": 3}]}, "arm a: unknown key 'ranc'; did you mean 'rank'"),
+        ({"arms": [{"name": "a", "hyperparams": [{"tau": 0.1}]}]}, "arm a: hyperparams must be"),
+        ({"env": {"Pendulum-v1": {"hyperparams": [1]}}}, "hyperparams must be"),
         ({"arms": [{"name": "sac-mlp"}]}, "two arms are named 'sac-mlp'"),
         ({"arms": [{"name": "../x"}]}, "name of an arm must be letters"),
         ({"name": "a/b"}, "name must be letters"),
