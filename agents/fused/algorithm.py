@@ -26,8 +26,8 @@ from sna_rl.agents.fused.update import Update
 from sna_rl.agents.optimizer import optimizers
 from sna_rl.agents.rank import with_rank_control
 from sna_rl.agents.spaces import check_action_space
-from sna_rl.errors import UsageError, suggestion
 from sna_rl.runs import run_name
+from sna_rl.separable.checks import check_int, check_name
 
 LOGGER = logging.getLogger(__name__)
 
@@ -61,18 +61,9 @@ class FusedAlgorithm(OffPolicyAlgorithm):
         precision: str = "fp32",
         **kwargs: Any,
     ) -> None:
-        for name, value, known in (("update", update, FORMS), ("precision", precision, PRECISIONS)):
-            if value not in known:
-                raise UsageError(f"unknown {name} {value!r}{suggestion(str(value), known)}")
-        if (
-            isinstance(n_target_actions, bool)
-            or not isinstance(n_target_actions, int)
-            or n_target_actions < 1
-        ):
-            raise UsageError(
-                f"n_target_actions must be an int of at least 1, not {n_target_actions!r} "
-                f"({type(n_target_actions).__name__})"
-            )
+        check_name("update", update, FORMS)
+        check_name("precision", precision, PRECISIONS)
+        check_int("n_target_actions", n_target_actions, 1)
         self.update = update
         self.n_target_actions = n_target_actions
         self.precision = precision

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -96,8 +94,9 @@ def command(
     for config in (cell.config for cell in study.cells()):  # a study file may name no module on its own
         check_trusted(modules_named(config.env, config.gym_packages), trusted, file or "the study")
     pool = make_pool(jobs, ray)
-    words = shlex.join(["sna-rl", *sys.argv[1:]])
-    place, n_failed = compare(study, folder, pool, command=words, say=typer.echo, progress=progress)
+    place, n_failed = compare(
+        study, folder, pool, command=flags.command_line(), say=typer.echo, progress=progress
+    )
     page = report_study(place, typer.echo)
     typer.echo(f"report: {page}\nTensorBoard: sna-rl board {place.runs}")
     if n_failed:

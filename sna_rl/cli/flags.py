@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -44,6 +46,11 @@ Trust = Annotated[
     bool, typer.Option("--trust", help="Unpickle a zip from elsewhere, whatever code it holds.")
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
+
+
+def command_line() -> str:
+    """The command line of this process, as a shell takes it."""
+    return shlex.join(["sna-rl", *sys.argv[1:]])
 
 
 def source(given: Mapping[str, Any]) -> Source:

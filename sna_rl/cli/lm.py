@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from sna_rl.cli import flags
 from sna_rl.errors import UsageError
 
 app = typer.Typer(help="Language models: separable, softmax, Arcade; chaotic dynamics.")
@@ -25,7 +24,6 @@ Params = Annotated[
     typer.Option("--hyperparams", "-params", metavar="K:V…", help="Any other setting, such as width:256."),
 ]
 ShowProgress = Annotated[bool, typer.Option("--progress/--no-progress", "-P", help="Show how far it is.")]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 
 
 @app.command()
@@ -46,7 +44,7 @@ def train(
     params: Params = None,
     trained_agent: Continue = None,
     precision: Annotated[str | None, typer.Option(help="fp32 or bf16.")] = None,
-    device: Device = "auto",
+    device: flags.Device = "auto",
     progress: ShowProgress = True,
 ) -> None:
     """Train a language model on a text, or on word problems with exact answers."""
@@ -56,17 +54,17 @@ def train(
     from sna_rl.language.settings import LMSettings
     from sna_rl.runs.fit_folder import open_run
 
-    options: dict[str, Any] = {"device": _device(device), "progress": progress}
+    options: dict[str, Any] = {"device": device, "progress": progress}
     if trained_agent is not None:
         if changes:
             raise UsageError("-i goes on with the run's own settings; leave the other flags away")
-        result = go_on(trained_agent, _command(), **options)
+        result = go_on(trained_agent, flags.command_line(), **options)
     else:
         base = LMSettings()
         if start is not None:
             former = LMSettings.of(open_run(start)).plain()
             base = LMSettings.of(former | {"text": "", "problems": "", "digest": ""})
-        result = begin(base.changed(changes), folder, _command(), **options)
+        result = begin(base.changed(changes), folder, flags.command_line(), **options)
     typer.echo(_numbers(result.final))
     typer.echo(
         f"done: {result.n_steps:,} steps in {result.wall_seconds:,.0f} s, {result.n_parameters:,} parameters"
@@ -81,14 +79,14 @@ def evaluate(
         Path | None, typer.Option(help="Predict this text; by default what the run held out.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON file for the numbers.")] = None,
-    device: Device = "auto",
+    device: flags.Device = "auto",
 ) -> None:
     """Perplexity and bits per byte, or the share of word problems answered exactly."""
     from sna_rl.language.running import evaluate as evaluate_model
     from sna_rl.language.running import load
     from sna_rl.runs import write_json
 
-    numbers = evaluate_model(load(run, device=_device(device)), text)
+    numbers = evaluate_model(load(run, device=device), text)
     if output is not None:
         write_json(output, numbers)
     typer.echo(_numbers(numbers))
@@ -105,7 +103,7 @@ def generate(
         float, typer.Option(help="Draw from the fewest tokens that hold this probability.")
     ] = 1.0,
     seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
-    device: Device = "auto",
+    device: flags.Device = "auto",
 ) -> None:
     """Go on with a text."""
     import torch
@@ -115,8 +113,8 @@ def generate(
     from sna_rl.language.sampling import generate as generate_tokens
 
     sampling = Sampling(temperature, top_k, top_p)
-    loaded = load(run, device=_device(device))
-    tokens = torch.from_numpy(loaded.tokens.encode(prompt)).unsqueeze(0).to(_device(device))
+    loaded = load(run, device=device)
+    tokens = torch.from_numpy(loaded.tokens.encode(prompt)).unsqueeze(0).to(loaded.device)
     drawn = generate_tokens(loaded.model, tokens, n_tokens, sampling, seed=seed, look_ahead=loaded.look_ahead)
     typer.echo(loaded.tokens.decode([*tokens[0].tolist(), *(int(token) for token in drawn)]))
 
@@ -163,12 +161,12 @@ def dynamics(
     changes = _changes(params, system=system, head=head, n_steps=steps, seed=seed, trunk=trunk)
     where = trained_agent
     if trained_agent is not None:
-        scores = continue_forecaster(trained_agent, _command(), progress=progress)
+        scores = continue_forecaster(trained_agent, flags.command_line(), progress=progress)
     elif model in BASELINES:
         scores = score_baseline(model, DynamicsSettings().changed(changes))
     else:
         settings = DynamicsSettings().changed(changes)
-        where, scores = begin_forecaster(settings, folder, _command(), progress=progress)
+        where, scores = begin_forecaster(settings, folder, flags.command_line(), progress=progress)
     typer.echo(_numbers(scores))
     if where is not None:
         typer.echo(f"saved in {where}")
@@ -179,22 +177,6 @@ def _changes(params: list[str] | None, **flags: Any) -> dict[str, Any]:
     from sna_rl.config import parse_pairs
 
     return parse_pairs(params or []) | {name: value for name, value in flags.items() if value is not None}
-
-
-def _device(name: str) -> str:
-    """The device of a name; `auto` takes CUDA where there is one."""
-    import torch
-
-    if name not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"--device must be auto, cpu or cuda, not {name!r}")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise UsageError("--device cuda needs a CUDA device, and this machine has none")
-    return "cuda" if name != "cpu" and torch.cuda.is_available() else "cpu"
-
-
-def _command() -> str:
-    """This command line."""
-    return shlex.join(["sna-rl", *sys.argv[1:]])
 
 
 def _numbers(numbers: Any) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from sna_rl.cli import flags
 from sna_rl.config import RunConfig, parse_pairs, parse_value
 from sna_rl.errors import UsageError
 
@@ -153,7 +152,7 @@ def command(
             changes[key] = str(value) if isinstance(value, Path) else value
     params = parse_pairs(hyperparams or [])
     options: dict[str, Any] = {
-        "command": shlex.join(["sna-rl", *sys.argv[1:]]),
+        "command": flags.command_line(),
         "announce": typer.echo if verbose else None,
         "progress": progress and verbose > 0,
     }

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -62,7 +60,7 @@ def train(
 
     changes = {name: value for name, value in given.items() if value is not None}
     changes |= with_none_named(parse_pairs(hyperparams or []))
-    command = shlex.join(["sna-rl", *sys.argv[1:]])
+    command = flags.command_line()
     if trained is not None:
         result = go_on(trained, changes, command, device=device, progress=progress)
     else:

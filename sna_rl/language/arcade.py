@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sna_rl.language.attention import Prompt, make_attention
 from sna_rl.language.config import FF_FACTOR, ArcadeConfig, LMConfig
-from sna_rl.language.model import Cache, FeedForward, TokenEmbedding
+from sna_rl.language.model import Cache, Decoder, FeedForward, TokenEmbedding
 
 CONSTRAINT = "constraint."  # in the names of the constraint half's own parameters
 
@@ -96,7 +96,7 @@ class ArcadeBlock(nn.Module):
         return Halves(self.state.fed(halves.state + s), self.constraint.fed(halves.constraint + c))
 
 
-class ArcadeLM(nn.Module):
+class ArcadeLM(Decoder):
     """Decoder with state–constraint decoupling, on separable or softmax attention.
 
     The head reads [S, stopgrad(C)] for the next token and [S, C] for a task's answers, so with routing
@@ -151,7 +151,7 @@ class ArcadeLM(nn.Module):
     ) -> Halves:
         """The last hidden state, cut: what the penalty is of, and what `logits` reads."""
         window = self._window(tokens, prompt)
-        halves = self._cut(self.embedding(tokens))
+        halves = self._enter(self.embedding(tokens))
         for block in self.blocks:
             halves = block(halves, window)
         return halves
@@ -185,41 +185,14 @@ class ArcadeLM(nn.Module):
         window = self._window(tokens, lengths)
         return self._through(tokens, 0, lambda index, block, halves: block.start(halves, window))
 
-    def step(self, tokens: Int[Tensor, " batch"], cache: Cache) -> tuple[Float[Tensor, "batch vocab"], Cache]:
-        """Read one token more.
-
-        Args:
-            tokens: one for each sequence.
-            cache: of the tokens before.
-
-        Returns:
-            Logits of the next token, and the cache after this one.
-
-        Raises:
-            UsageError: if all positions are used.
-        """
-        return self._through(
-            tokens.unsqueeze(1),
-            cache.position,
-            lambda index, block, halves: block.step(halves, cache.layers[index]),
-        )
-
     def constraint_parameters(self) -> Iterator[nn.Parameter]:
         """Parameters of the constraint half alone, for a learning rate of their own."""
         for name, parameter in self.named_parameters():
             if CONSTRAINT in name:
                 yield parameter
 
-    def _through(
-        self, tokens: Tensor, first: int, advance: Callable[[int, Any, Halves], tuple[Halves, Any]]
-    ) -> tuple[Tensor, Cache]:
-        """Logits after the last token, all blocks' states collected."""
-        halves, states = self._cut(self.embedding(tokens, first)), []
-        for index, block in enumerate(self.blocks):
-            halves, state = advance(index, block, halves)
-            states.append(state)
-        last = Halves(*(half[:, -1:] for half in halves))
-        return self.logits(last, stopped=False)[:, 0], Cache(first + tokens.shape[1], tuple(states))
+    def _answer(self, x: Halves) -> Tensor:
+        return self.logits(Halves(*(half[:, -1:] for half in x)), stopped=False)[:, 0]
 
     def _window(self, tokens: Tensor, prompt: Tensor | None) -> Prompt | None:
         """Where the constraint half may look ahead."""
@@ -228,6 +201,6 @@ class ArcadeLM(nn.Module):
         inside = torch.arange(tokens.shape[1], device=tokens.device) < prompt[:, None]
         return Prompt(inside, self.arcade.look_ahead)
 
-    def _cut(self, x: Tensor) -> Halves:
+    def _enter(self, x: Tensor) -> Halves:
         """The hidden state's two parts."""
         return Halves(x[..., : self.sizes[0]], x[..., self.sizes[0] :])

@@ -16,7 +16,7 @@ from sna_rl.language.systems import SIZES, trajectories
 from sna_rl.language.tasks import ForecastTask
 from sna_rl.runs.atomic import write_json
 from sna_rl.runs.fit import fit
-from sna_rl.runs.fit_folder import add_command, new_run, open_run
+from sna_rl.runs.fit_folder import go_on_in, new_run, open_run
 
 TEST_SEED = 1_000_000  # added to a run's seed for the starts of the test trajectories
 TEST_STATES = 150  # of each test trajectory: 14 forecasts of 10 steps
@@ -71,7 +71,7 @@ def continue_forecaster(run: Path, command: str, *, progress: bool = True) -> di
         UsageError: if there is no run.
     """
     settings = DynamicsSettings.of(open_run(run))
-    add_command(run, command)
+    go_on_in(run, command)
     return _train(settings, run, progress)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from jaxtyping import Float, Int
@@ -127,7 +129,53 @@ class Block(nn.Module):
         return fed
 
 
-class SeparableLM(nn.Module):
+class Decoder(nn.Module):
+    """What every decoder here shares: blocks with states, read one token or one prompt at a time.
+
+    Subclasses set `embedding` and `blocks`, and say what the blocks pass on (`_enter`) and how the last
+    position is answered (`_answer`).
+    """
+
+    embedding: TokenEmbedding
+    blocks: nn.ModuleList
+
+    def step(self, tokens: Int[Tensor, " batch"], cache: Cache) -> tuple[Float[Tensor, "batch vocab"], Cache]:
+        """Read one token more.
+
+        Args:
+            tokens: one for each sequence.
+            cache: of the tokens before.
+
+        Returns:
+            Logits of the next token, and the cache after this one.
+
+        Raises:
+            UsageError: if all positions are used.
+        """
+        return self._through(
+            tokens.unsqueeze(1), cache.position, lambda index, block, x: block.step(x, cache.layers[index])
+        )
+
+    def _through(
+        self, tokens: Tensor, first: int, advance: Callable[[int, Any, Any], tuple[Any, Any]]
+    ) -> tuple[Tensor, Cache]:
+        """Logits after the last token, all blocks' states collected."""
+        x, states = self._enter(self.embedding(tokens, first)), []
+        for index, block in enumerate(self.blocks):
+            x, state = advance(index, block, x)
+            states.append(state)
+        return self._answer(x), Cache(first + tokens.shape[1], tuple(states))
+
+    @abstractmethod
+    def _enter(self, x: Tensor) -> Any:
+        """What the first block reads."""
+
+    @abstractmethod
+    def _answer(self, x: Any) -> Tensor:
+        """Logits at the last position of what the last block gave, (batch, vocab)."""
+
+
+class SeparableLM(Decoder):
     """Causal decoder with rank-R attention; with `attention="softmax"` the Transformer it is compared with.
 
     Args:
@@ -185,30 +233,13 @@ class SeparableLM(nn.Module):
         Returns:
             Logits of the next token, and what to go on from.
         """
-        x, states = self.embedding(tokens), []
-        for block in self.blocks:
-            x, state = block.start(x)  # type: ignore[operator]
-            states.append(state)
-        return self._logits(self.norm(x[:, -1])), Cache(tokens.shape[1], tuple(states))
+        return self._through(tokens, 0, lambda index, block, x: block.start(x))
 
-    def step(self, tokens: Int[Tensor, " batch"], cache: Cache) -> tuple[Float[Tensor, "batch vocab"], Cache]:
-        """Read one token more.
+    def _enter(self, x: Tensor) -> Tensor:
+        return x
 
-        Args:
-            tokens: one for each sequence.
-            cache: of the tokens before.
-
-        Returns:
-            Logits of the next token, and the cache after this one.
-
-        Raises:
-            UsageError: if all positions are used.
-        """
-        x, states = self.embedding(tokens.unsqueeze(1), cache.position), []
-        for block, state in zip(self.blocks, cache.layers, strict=True):
-            x, after = block.step(x, state)  # type: ignore[operator]
-            states.append(after)
-        return self._logits(self.norm(x[:, 0])), Cache(cache.position + 1, tuple(states))
+    def _answer(self, x: Tensor) -> Tensor:
+        return self._logits(self.norm(x[:, -1]))
 
     def _logits(self, hidden: Tensor) -> Tensor:
         """The head, tied or not."""

@@ -25,8 +25,9 @@ from sna_rl.language.settings import LearnConfig, LMSettings, TaskConfig
 from sna_rl.language.tasks import ProblemTask, TextTask
 from sna_rl.language.tokens import FILE, BPETokens, ByteTokens, load_tokens
 from sna_rl.runs.atomic import atomic_folder
+from sna_rl.runs.device import choose_device
 from sna_rl.runs.fit import FitResult, fit
-from sna_rl.runs.fit_folder import WEIGHTS, add_command, load_weights, new_run, open_run, save_weights
+from sna_rl.runs.fit_folder import WEIGHTS, go_on_in, load_weights, new_run, open_run, save_weights
 
 TEST_SEED = 1_000_000  # added to a run's seed for the problems that are scored
 
@@ -137,7 +138,7 @@ def begin(
         settings: all that repeats it.
         folder: of all runs.
         command: the command line, for the record.
-        device: "cpu" or "cuda".
+        device: auto, cpu or cuda.
         progress: show how far it is.
 
     Returns:
@@ -147,11 +148,12 @@ def begin(
         UsageError: if data, vocabulary or sizes don't fit; nothing is written then.
         SnaError: if training fails.
     """
+    place = choose_device(device)
     data = read_data(settings.task, settings.fit.seed)
     settings = settings.changed({"digest": data.digest, "quantized": False})
     source = Path(settings.task.start) if settings.task.start else None
     tokens = load_tokens(source) if source else _new_tokens(settings, data)
-    trainer = _Trainer(settings, data, tokens, device)
+    trainer = _Trainer(settings, data, tokens, place)
     if source:
         load_weights(trainer.model, source / WEIGHTS)
     what = Path(settings.task.problems or "text").stem
@@ -167,7 +169,7 @@ def go_on(run: Path, command: str, *, device: str = "cpu", progress: bool = True
     Args:
         run: its folder.
         command: the command line, for the record.
-        device: "cpu" or "cuda".
+        device: auto, cpu or cuda.
         progress: show how far it is.
 
     Returns:
@@ -182,15 +184,17 @@ def go_on(run: Path, command: str, *, device: str = "cpu", progress: bool = True
     data = read_data(settings.task, settings.fit.seed)
     if data.digest != settings.task.digest:
         raise UsageError(f"the text or problems of {str(run)!r} have changed since it began; begin a new run")
-    trainer = _Trainer(settings, data, load_tokens(run), device)
-    add_command(run, command)
+    trainer = _Trainer(settings, data, load_tokens(run), choose_device(device))
+    go_on_in(run, command)
     return trainer.fit(run, progress)
 
 
 class _Trainer:
     """Model, task and optimizer of a run."""
 
-    def __init__(self, settings: LMSettings, data: Data, tokens: BPETokens | ByteTokens, device: str) -> None:
+    def __init__(
+        self, settings: LMSettings, data: Data, tokens: BPETokens | ByteTokens, device: torch.device
+    ) -> None:
         check_vocabulary(settings, tokens)
         self.settings = settings
         self.model = make_model(settings).to(device)
@@ -240,6 +244,11 @@ class Loaded:
     settings: LMSettings
 
     @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+    @property
     def look_ahead(self) -> bool:
         """Whether it was trained to look ahead in prompts."""
         return isinstance(self.model, ArcadeLM) and bool(self.settings.task.problems)
@@ -250,12 +259,13 @@ def load(run: Path, *, device: str = "cpu") -> Loaded:
 
     Args:
         run: its folder.
-        device: "cpu" or "cuda".
+        device: auto, cpu or cuda.
 
     Raises:
         UsageError: if there is no run, or weights, vocabulary and settings don't belong together.
         SnaError: if a file is damaged.
     """
+    place = choose_device(device)
     settings = LMSettings.of(open_run(run))
     tokens = load_tokens(run)
     check_vocabulary(settings, tokens)
@@ -263,7 +273,7 @@ def load(run: Path, *, device: str = "cpu") -> Loaded:
     if settings.task.quantized:
         model = quantized(model)
     load_weights(model, run / WEIGHTS)
-    return Loaded(model.to(device).eval(), tokens, settings)
+    return Loaded(model.to(place).eval(), tokens, settings)
 
 
 def evaluate(loaded: Loaded, text: Path | None = None) -> dict[str, float]:

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from sna_rl.errors import UsageError, suggestion
+from sna_rl.errors import UsageError
+from sna_rl.separable.checks import check_int, check_name
 
 SCHEDULES = ("constant", "cosine")
 PRECISIONS = ("fp32", "bf16")
@@ -58,12 +59,9 @@ class FitConfig:
             "n_steps": 1, "seed": 0, "n_warmup": 0, "log_freq": 1, "eval_freq": 0, "save_freq": 0, "keep": 1
         }  # fmt: skip
         for name, minimum in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-                raise UsageError(f"{name} must be an int of at least {minimum}, not {value!r}")
-        for name, known in (("schedule", SCHEDULES), ("precision", PRECISIONS)):
-            if (value := getattr(self, name)) not in known:
-                raise UsageError(f"unknown {name} {value!r}{suggestion(str(value), known)}")
+            check_int(name, getattr(self, name), minimum)
+        check_name("schedule", self.schedule, SCHEDULES)
+        check_name("precision", self.precision, PRECISIONS)
         if not 0.0 <= self.lr_floor <= 1.0:
             raise UsageError(f"lr_floor must be a share from 0 to 1, not {self.lr_floor!r}")
         if not 0.0 <= self.clip < math.inf:

@@ -13,7 +13,8 @@ from torch import nn
 from sna_rl.config import dump_yaml, read_yaml
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs.atomic import atomic_write, write_json
-from sna_rl.runs.folder import RunFolder
+from sna_rl.runs.files import refuse_links
+from sna_rl.runs.folder import RunFolder, add_command
 from sna_rl.runs.tree import arrays_to_bytes, read_arrays
 from sna_rl.runs.versions import versions
 
@@ -68,15 +69,18 @@ def open_run(path: Path | str) -> dict[str, Any]:
     return read_yaml(file)
 
 
-def add_command(path: Path, command: str) -> None:
-    """Add a line to the commands that a run was started and continued with.
+def go_on_in(path: Path, command: str) -> None:
+    """Begin to write in the folder of a run that goes on.
 
     Args:
         path: the run folder.
-        command: the command line.
+        command: the command line, added to those before.
+
+    Raises:
+        UsageError: if something in it is a link, since another file would be written.
     """
-    with (path / "command.txt").open("a", encoding="utf-8") as file:
-        file.write(f"{command}\n")
+    refuse_links(path, path / "checkpoints")
+    add_command(path, command)
 
 
 def arrays_of(module: nn.Module) -> dict[str, np.ndarray[Any, Any]]:

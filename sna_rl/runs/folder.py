@@ -44,6 +44,10 @@ def env_name(env: str) -> str:
     return env.rpartition(":")[2].replace("/", "-")
 
 
+COMMANDS = "command.txt"
+"""File of the command lines that a run or study was started and continued with."""
+
+
 @dataclass(frozen=True)
 class RunFolder:
     """One run's folder, `<folder>/<env>/<name>/seed-<s>[-n]`; the file names in it are the RL Zoo's.
@@ -123,7 +127,7 @@ class RunFolder:
     @property
     def command_txt(self) -> Path:
         """Command line that started the run, one line for each start."""
-        return self.path / "command.txt"
+        return self.path / COMMANDS
 
     @property
     def versions_json(self) -> Path:
@@ -173,6 +177,17 @@ class RunFolder:
     def monitor(self, index: int) -> Path:
         """Prefix of the Monitor file of environment `index`: Monitor appends `.monitor.csv`."""
         return self.path / str(index)
+
+
+def add_command(folder: Path, command: str) -> None:
+    """Add a line to the commands that a run or study was started and continued with.
+
+    Args:
+        folder: of the run or study.
+        command: the command line.
+    """
+    with (folder / COMMANDS).open("a", encoding="utf-8") as file:
+        file.write(f"{command}\n")
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from sna_rl.errors import UsageError
 from sna_rl.runs import Progress, RunFolder, atomic_write, env_name, run_name, versions, write_json
 from sna_rl.runs.checkpoints import Checkpoints
 from sna_rl.runs.disk import no_room_is_an_error
+from sna_rl.runs.folder import add_command
 from sna_rl.runs.interruption import Interrupted, StopOnSignal
 from sna_rl.runs.lock import LOCK, locked
 from sna_rl.training.build import build, counted_critics, n_parameters, updates_per_step
@@ -218,8 +219,7 @@ class Training:
         """
         with atomic_write(self.folder.config_yml, "w") as file:
             file.write(self.config.to_yaml())
-        with self.folder.command_txt.open("a", encoding="utf-8") as file:
-            file.write(f"{command}\n")
+        add_command(self.folder.path, command)
         write_json(self.folder.versions_json, versions())
 
     def description(self) -> list[str]:

@@ -76,13 +76,11 @@ def class_accuracies(
     """
     device = next(model.parameters()).device
     right = dict.fromkeys(sorted(set(iterations)), 0)
-    last_layer = model.body.config.n_layers - 1
     for start in range(0, len(images), batch_size):
         pixels = centred(scaled(images.pixels[start : start + batch_size])).to(device)
         labels = images.labels[start : start + batch_size].to(device)
-        for state in model.states(pixels, n_iterations=max(right)):
-            if state.layer == last_layer and state.t + 1 in right:
-                right[state.t + 1] += int((model.read(state).argmax(-1) == labels).sum())
+        for n, scores in model.readouts(pixels, iterations=right):
+            right[n] += int((scores.argmax(-1) == labels).sum())
     return {n: count / len(images) for n, count in right.items()}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from jaxtyping import Float
@@ -69,6 +69,21 @@ class IterativeModel(nn.Module):
         """
         answer: Tensor = self.head(state.x)
         return answer
+
+    def readouts(self, *inputs: Any, iterations: Collection[int]) -> Iterator[tuple[int, Tensor]]:
+        """Answers after some iterations of the last layer, from one pass.
+
+        Args:
+            *inputs: what `embed` takes.
+            iterations: where it is read.
+
+        Yields:
+            Number of the iteration, from 1, and the answer.
+        """
+        last_layer = self.body.config.n_layers - 1
+        for state in self.states(*inputs, n_iterations=max(iterations)):
+            if state.layer == last_layer and state.t + 1 in iterations:
+                yield state.t + 1, self.read(state)
 
 
 def sudoku_model(config: ModelConfig) -> IterativeModel:

@@ -9,9 +9,10 @@ from typing import Any
 
 import torch
 
-from sna_rl.errors import SnaError, UsageError
+from sna_rl.errors import UsageError
+from sna_rl.runs.device import choose_device
 from sna_rl.runs.fit import FitResult, Task, fit
-from sna_rl.runs.fit_folder import BEST_WEIGHTS, WEIGHTS, add_command, load_weights, new_run, open_run
+from sna_rl.runs.fit_folder import BEST_WEIGHTS, WEIGHTS, go_on_in, load_weights, new_run, open_run
 from sna_rl.vision.classify import ClassifyTask, image_splits
 from sna_rl.vision.counts import n_flops, n_parameters
 from sna_rl.vision.images import Images
@@ -81,7 +82,7 @@ class Run:
     @classmethod
     def _of(cls, config: VisionConfig, data: Data, device: str) -> Run:
         torch.manual_seed(config.fit.seed)
-        return cls(config, _make_model(config, data).to(_device(device)), data)
+        return cls(config, _make_model(config, data).to(choose_device(device)), data)
 
     def task(self) -> Task:
         """Batches, loss and evaluation."""
@@ -191,7 +192,7 @@ def go_on(
         raise UsageError(f"a run that goes on keeps its configuration, {', '.join(sorted(changes))} too")
     data = read_splits(folder / BOARDS) if config.task.task == "sudoku" else _load(config)
     run = Run._of(config, data, device)
-    add_command(folder, command)
+    go_on_in(folder, command)
     return fit(run.model, run.optimizer(), run.task(), config.fit, folder, progress=progress)
 
 
@@ -215,12 +216,3 @@ def _make_model(config: VisionConfig, data: Data) -> IterativeModel:
     if config.task.task == "mask":
         return mask_model(config.model, first.shape, config.task.n_side)
     return class_model(config.model, first.shape, config.task.n_side, len(first.classes))
-
-
-def _device(name: str) -> torch.device:
-    """Device by name; auto is the GPU where there is one."""
-    if name not in ("auto", "cpu", "cuda"):
-        raise UsageError(f"device must be auto, cpu or cuda, not {name!r}")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise SnaError("there is no CUDA device here; take --device cpu")
-    return torch.device("cuda" if name != "cpu" and torch.cuda.is_available() else "cpu")

@@ -102,15 +102,13 @@ def accuracies(
     device = next(model.parameters()).device
     wanted = sorted(set(iterations))
     n_boards, n_cells = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0)
-    last_layer = model.body.config.n_layers - 1
     for start in range(0, len(boards), batch_size):
         puzzles = boards.puzzles[start : start + batch_size].to(device)
         truth = targets(puzzles, boards.grids[start : start + batch_size].to(device))
-        for state in model.states(puzzles, n_iterations=wanted[-1]):
-            if state.layer == last_layer and (done := state.t + 1) in n_boards:
-                right = model.read(state).argmax(-1) == truth
-                n_cells[done] += int(right.sum())
-                n_boards[done] += int((right | (truth == GIVEN)).all(1).sum())
+        for n, scores in model.readouts(puzzles, iterations=wanted):
+            right = scores.argmax(-1) == truth
+            n_cells[n] += int(right.sum())
+            n_boards[n] += int((right | (truth == GIVEN)).all(1).sum())
     empty = int((boards.puzzles == 0).sum())
     return [Accuracy(n, n_boards[n] / len(boards), n_cells[n] / empty) for n in wanted]
 

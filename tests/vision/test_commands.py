@@ -57,6 +57,18 @@ def test_the_same_seed_repeats_a_run_and_i_goes_on_with_it(sudoku_run: Path, tmp
     assert len((run / "command.txt").read_text().splitlines()) == 2
 
 
+def test_a_run_with_a_link_in_it_is_not_gone_on_with(
+    sudoku_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(sudoku_run, run)
+    other.write_text("mine")
+    (run / "command.txt").unlink()
+    (run / "command.txt").symlink_to(other)
+    assert "command.txt' is a link" in fails(["train", "-i", str(run), "-n", "5"], capsys)
+    assert other.read_text() == "mine"
+
+
 def test_evaluate_prints_the_curve_beyond_training(
     sudoku_run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from sna_rl.config import RunConfig, diff
 from sna_rl.errors import UsageError
 from sna_rl.runs import Progress, atomic_write, versions, write_json
 from sna_rl.runs.files import refuse_links
-from sna_rl.runs.folder import writing_below
+from sna_rl.runs.folder import add_command, writing_below
 from sna_rl.runs.interruption import Interrupted
 from sna_rl.runs.lock import locked
 from sna_rl.training.environments import register
@@ -61,8 +61,7 @@ def compare(
                 _check_finished(cell.path(place.runs), _placed(cell, place))
         with atomic_write(place.path / STUDY, "w") as file:
             file.write(study.to_yaml())
-        with (place.path / "command.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{command}\n")
+        add_command(place.path, command)
         write_json(place.path / "versions.json", versions())
         todo = [cell for cell in cells if not is_finished(cell.path(place.runs))]
         if todo:
