@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from sna_rl.agents.fused.adam import FusedAdam, clipped, polyak
 from sna_rl.agents.fused.batch import Batch, as_batch, dummy_batch
+from sna_rl.agents.fused.capture import CapturedGraph
 from sna_rl.agents.fused.graph import Graph, compiled, traced, use_bfloat16
 from sna_rl.agents.fused.networks import Network, Tensors
 
@@ -44,6 +45,7 @@ class Update(ABC):
         self.networks = self.make_networks()
         self.adams = self.make_adams()
         self.graphs: dict[Any, Graph] = {}
+        self.captures: dict[Graph, CapturedGraph] = {}
         self.refresh()
 
     @abstractmethod
@@ -119,6 +121,7 @@ class Update(ABC):
         positions = {key: position for position, key in enumerate(distinct)}
         self.state_positions = [positions[id(leaf)] for leaf in leaves]
         self.state_tensors = list(distinct.values())
+        self.captures.clear()  # they hold the addresses of the tensors before
         self.fingerprint = self._fingerprint()
 
     def extra_state(self) -> dict[str, Tensors]:
@@ -203,8 +206,13 @@ class Update(ABC):
 
     def _call(self, kind: str, batch: Batch, batch_size: int, index: int, taken: dict[str, int]) -> Tensor:
         inputs = self._inputs(batch, batch_size, index, taken)
+        graph = self._graph(kind, batch, inputs)
+        if self.form == "compiled" and self.agent.device.type == "cuda":
+            if graph not in self.captures:
+                self.captures[graph] = CapturedGraph(graph, self.state_tensors, inputs)
+            return self.captures[graph](inputs)
         with torch.no_grad():
-            return self._graph(kind, batch, inputs)(*self.state_tensors, *inputs)
+            return graph(*self.state_tensors, *inputs)
 
     def _inputs(self, batch: Batch, batch_size: int, index: int, taken: dict[str, int]) -> list[Tensor]:
         scalars = self.make_scalars(index, taken)

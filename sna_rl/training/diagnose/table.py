@@ -91,6 +91,15 @@ class TableReport:
     regret: list[float]
     components: Components | None
 
+    def counted_rank(self, q: float) -> int:
+        """Least rank that holds the share q of the energy of the singular values above the noise floor.
+
+        Args:
+            q: share, over 0 and at most 1.
+        """
+        counted = torch.tensor(self.singular_values[: self.above_floor], dtype=torch.float64)
+        return int(energy_rank_of(counted, q))
+
     def regret_rank(self, most: float) -> int:
         """Least rank whose regret, and that of every higher one, is at most `most`.
 

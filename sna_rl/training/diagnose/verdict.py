@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sna_rl.training.diagnose.table import TableReport
 
+ENERGY = 0.99
 LEAST_SHARE = 0.01
 MOST_REGRET = 0.01
 DEAD_BRANCH = 0.01
@@ -59,10 +60,12 @@ def judge(report: TableReport, evidence: Evidence) -> Verdict:
     """Judge one head by its table over supported actions.
 
     *Not known* before all else where the critic is untrained or a branch is dead. *Rank binds*: the last
-    singular value that the critic can have stands above the noise floor. *Separable at r*: the interaction's
-    share is at least 1 %, r components hold 99 % of its energy, acting on r of them loses at most 1 % of the
-    row range, r is at most the rank asked for, and the critic's loss is within 5 % of the matched MLP's where
-    one is given.
+    singular value that the critic can have stands above the noise floor. *Separable at r*: the interaction
+    matters, r components hold 99 % of the energy that stands above the noise floor, acting on r of them loses
+    at most 1 % of the row range, r is at most the rank asked for, and the critic's loss is within 5 % of the
+    matched MLP's where one is given. The interaction matters where it holds 1 % of the variance, or where
+    acting without it loses more than 1 % of the row range: the value of the state, which decides nothing, may
+    be hundreds of times as large.
 
     Args:
         report: what the table says.
@@ -81,8 +84,13 @@ def judge(report: TableReport, evidence: Evidence) -> Verdict:
             f"the interaction is a dead branch, its gradients are {gradients:.3g} of the additive branches'",
         )
     share = report.shares["interaction"].value
-    if share < LEAST_SHARE:
-        return Verdict("not known", None, f"the interaction holds only {share:.1%} of the variance")
+    if share < LEAST_SHARE and _regret(report, 0) <= MOST_REGRET:
+        return Verdict(
+            "not known",
+            None,
+            f"the interaction holds only {share:.1%} of the variance, and acting without it loses "
+            f"{_regret(report, 0):.2%} of the row range",
+        )
     untrained = _untrained(report, evidence)
     if untrained:
         return Verdict("not known", None, untrained)
@@ -100,14 +108,14 @@ def judge(report: TableReport, evidence: Evidence) -> Verdict:
             f"σ_{bound} = {last:.3g} stands above the noise floor {floor:.3g}, so all {bound} components are "
             "in use; try a higher rank, and if it binds at every rank the MLP is the better choice",
         )
-    by_energy, by_regret = int(report.energy_rank_99.value), report.regret_rank(MOST_REGRET)
+    by_energy, by_regret = report.counted_rank(ENERGY), report.regret_rank(MOST_REGRET)
     rank = max(1, by_energy, by_regret)
     if rank > evidence.asked_rank:
         return Verdict(
             "not known",
             None,
-            f"99 % of the energy takes {by_energy} components and a regret under 1 % takes {by_regret}, "
-            f"more than the {evidence.asked_rank} asked about",
+            f"99 % of the energy above the noise floor takes {by_energy} components and a regret under 1 % "
+            f"takes {by_regret}, more than the {evidence.asked_rank} asked about",
         )
     if evidence.loss_ratio is not None and evidence.loss_ratio > MOST_LOSS_RATIO:
         return Verdict(
@@ -116,13 +124,12 @@ def judge(report: TableReport, evidence: Evidence) -> Verdict:
             f"the table reads as rank {rank}, but the critic's loss is {evidence.loss_ratio:.2f} times "
             "the other's",
         )
-    low, high = report.energy_rank_99.low, report.energy_rank_99.high
     return Verdict(
         "separable",
         rank,
-        f"{by_energy} components (95 % interval {low:.0f} to {high:.0f}) hold 99 % of the interaction's "
-        f"energy, acting on {rank} loses {_regret(report, rank):.2%} of the row range, and the interaction "
-        f"holds {share:.1%} of the variance",
+        f"{by_energy} components hold 99 % of the interaction's energy above the noise floor, acting on "
+        f"{rank} loses {_regret(report, rank):.2%} of the row range (on none {_regret(report, 0):.2%}), and "
+        f"the interaction holds {share:.1%} of the variance",
     )
 
 

@@ -18,7 +18,7 @@ from sna_rl.training.diagnose.critic import diagnose
 from sna_rl.training.diagnose.heads import fresh_heads, heads_of, untrained_mlp
 from sna_rl.training.diagnose.records import Question
 from sna_rl.training.diagnose.states import first_episode, roll_out
-from sna_rl.training.diagnose.table import TableReport, read_tables
+from sna_rl.training.diagnose.table import Estimate, TableReport, read_tables
 from sna_rl.training.diagnose.text import describe
 from sna_rl.training.diagnose.verdict import Evidence, Verdict, judge, summarise
 
@@ -170,6 +170,12 @@ def untrained_dim(model: Any) -> int:
     return int(heads_of(model).features(model.replay_buffer.sample(1).observations).shape[1])
 
 
+SMALL_SHARES = {
+    name: Estimate(share, None, None)
+    for name, share in (("state", 0.9), ("action", 0.095), ("interaction", 0.005))
+}
+
+
 def table_report(**changes: Any) -> TableReport:
     rng = np.random.default_rng(0)
     table = LQREnv(8, 8, 3).optimal_q(rng.standard_normal((64, 1, 8)), rng.uniform(-1, 1, (1, 32, 8)))
@@ -182,7 +188,7 @@ def table_report(**changes: Any) -> TableReport:
 @pytest.mark.parametrize(
     ("changes", "evidence", "kind", "words"),
     [
-        ({}, {}, "separable", "3 components (95 % interval 3 to 3) hold 99 %"),
+        ({}, {}, "separable", "3 components hold 99 %"),
         ({}, {"n_timesteps": 0}, "not known", "learned from 0 steps"),
         ({}, {"branch_gradients": 0.005}, "not known", "dead branch"),
         ({}, {"branch_gradients": 0.02}, "separable", ""),
@@ -195,6 +201,15 @@ def table_report(**changes: Any) -> TableReport:
         ({}, {"loss_ratio": 1.2}, "not known", "loss is 1.20 times the other's"),
         ({}, {"loss_ratio": 1.04}, "separable", ""),
         ({"regret": [0.5, 0.4, 0.3, 0.2, 0.02, 0.0]}, {}, "separable", "acting on 5 loses 0.00%"),
+        ({"shares": SMALL_SHARES}, {}, "separable", "holds 0.5% of the variance"),
+        ({"shares": SMALL_SHARES, "regret": [0.009, 0.0]}, {}, "not known", "without it loses 0.90%"),
+        ({"singular_values": [3.0, 2.0, 1.0, 0.9, 0.9], "above_floor": 3}, {}, "separable", "3 components"),
+        (
+            {"singular_values": [3.0, 2.0, 1.0, 0.9, 0.9], "above_floor": None},
+            {},
+            "separable",
+            "5 components",
+        ),
     ],
 )
 def test_the_rule_of_the_verdict(
