@@ -86,7 +86,7 @@ def _spectrum(diagnosis: Diagnosis) -> Figure:
                 axis.plot(_from_one(values), values / values[0], dash, color=colour, label=f"null: {name}")
         axis.set(xlabel="component", yscale="log", ylim=(1e-4, 1.5), title=titles[kind])
     axes[0].set_ylabel("singular value / largest")
-    axes[-1].legend(loc="upper right")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return figure
 
 
