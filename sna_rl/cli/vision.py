@@ -1,4 +1,4 @@
-"""`sna-rl vision train|evaluate|trace|solve`: Hyper-SET, its baselines and their tasks."""
+"""`sna-rl vision train|evaluate|trace|solve|ablate`: Hyper-SET, its baselines and their tasks."""
 
 from __future__ import annotations
 
@@ -13,30 +13,34 @@ from sna_rl.errors import UsageError
 app = typer.Typer(help="Hyper-SET, a transformer that minimises an energy, beside its baselines.")
 
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder that train printed.")]
+Task = Annotated[str | None, typer.Option(help="sudoku, classify or mask.")]
+Model = Annotated[
+    str | None, typer.Option(help="hyper-set, transformer, crate, crate-t, energy-transformer.")
+]
+Data = Annotated[str | None, typer.Option(help="Images' folder; boards' folder or CSV file.")]
+Steps = Annotated[int | None, typer.Option("--n-steps", "-n", help="Optimizer steps.", metavar="N")]
+Iterations = Annotated[
+    int | None, typer.Option("--iterations", help="Times the layer is applied.", metavar="L")
+]
+Hyperparams = Annotated[
+    list[str] | None,
+    typer.Option("--hyperparams", "-params", metavar="K:V…", help="Any other setting of a run."),
+]
 Best = Annotated[bool, typer.Option("--best", help="The weights of the best evaluation, not the last.")]
 
 
 @app.command()
 def train(
-    task: Annotated[str | None, typer.Option(help="sudoku, classify or mask.")] = None,
-    model: Annotated[
-        str | None, typer.Option(help="hyper-set, transformer, crate, crate-t, energy-transformer.")
-    ] = None,
-    data: Annotated[str | None, typer.Option(help="Images' folder; boards' folder or CSV file.")] = None,
-    n_steps: Annotated[
-        int | None, typer.Option("--n-steps", "-n", help="Optimizer steps.", metavar="N")
-    ] = None,
-    n_iterations: Annotated[
-        int | None, typer.Option("--iterations", help="Times the layer is applied.", metavar="L")
-    ] = None,
+    task: Task = None,
+    model: Model = None,
+    data: Data = None,
+    n_steps: Steps = None,
+    n_iterations: Iterations = None,
     seed: Annotated[int | None, typer.Option(help="Seed of everything random.", metavar="S")] = None,
     folder: Annotated[
         Path, typer.Option("--log-folder", "--folder", "-f", help="Folder of all runs.")
     ] = Path("logs"),
-    hyperparams: Annotated[
-        list[str] | None,
-        typer.Option("--hyperparams", "-params", metavar="K:V…", help="Any other setting of a run."),
-    ] = None,
+    hyperparams: Hyperparams = None,
     trained: Annotated[
         Path | None,
         typer.Option("--trained", "-i", metavar="RUN", help="Go on with this run, in its folder."),
@@ -104,6 +108,10 @@ def trace(
         int | None, typer.Option(min=1, help="Iterations; those of training by default.")
     ] = None,
     best: Best = False,
+    halvings: Annotated[
+        int | None,
+        typer.Option(min=0, help="Times a step that raises the energy may be halved; as in training."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder; by default trace/ in the run folder.")
     ] = None,
@@ -113,9 +121,8 @@ def trace(
     from sna_rl.vision.run import Run
     from sna_rl.vision.tracing import trace_run
 
-    for line in trace_run(
-        Run.open(run, best=best, device=device), output or run / "trace", n_inputs, iterations
-    ):
+    opened = Run.open(run, best=best, device=device, n_halvings=halvings)
+    for line in trace_run(opened, output or run / "trace", n_inputs, iterations):
         typer.echo(line)
 
 
@@ -141,3 +148,43 @@ def solve(
         raise UsageError(f"{str(run)!r} was trained on {opened.config.task.task}, not on sudoku")
     for line in solve_puzzle(opened, board, solution, iterations):
         typer.echo(line)
+
+
+@app.command()
+def ablate(
+    task: Task = None,
+    data: Data = None,
+    n_steps: Steps = None,
+    n_iterations: Iterations = None,
+    hyperparams: Hyperparams = None,
+    vary: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="K:V,V…",
+            help="A setting and the values tried in its place, again and again; by default attention, "
+            "feed-forward, steps and low-rank deltas.",
+        ),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds of every variant, from 0.")] = 2,
+    folder: Annotated[
+        Path, typer.Option("--log-folder", "--folder", "-f", help="Folder of the runs.")
+    ] = Path("logs/ablation"),
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the table.")] = Path("ablation"),
+    device: flags.Device = "auto",
+) -> None:
+    """Change one part of Hyper-SET at a time, train each variant alike, tabulate; goes on where it ended."""
+    given: dict[str, Any] = {"task": task, "data": data, "n_steps": n_steps, "n_iterations": n_iterations}
+    from sna_rl.config import parse_pairs
+    from sna_rl.vision.ablation import VARIED, parse_variants
+    from sna_rl.vision.ablation import ablate as ablate_model
+    from sna_rl.vision.settings import VisionConfig, with_none_named
+
+    changes = {name: value for name, value in given.items() if value is not None}
+    config = VisionConfig().changed(changes | with_none_named(parse_pairs(hyperparams or [])))
+    variants = parse_variants(vary or VARIED)
+    command = flags.command_line()
+    for line in ablate_model(
+        config, variants, range(seeds), output, folder, command, device=device, say=typer.echo
+    ):
+        typer.echo(line)
+    typer.echo(f"written: {output}/table.csv")

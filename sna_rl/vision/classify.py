@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -59,11 +59,25 @@ class ClassifyTask:
         return {"accuracy": found, "score": found}
 
 
-@torch.no_grad()
-def class_accuracies(
-    model: IterativeModel, images: Images, iterations: list[int], batch_size: int = 500
-) -> dict[int, float]:
+def class_accuracies(model: IterativeModel, images: Images, iterations: list[int]) -> dict[int, float]:
     """Share of images that are classified right, read out after some iterations of one pass.
+
+    Args:
+        model: trained, in evaluation mode.
+        images: what it is asked.
+        iterations: where it is read, of the last layer.
+
+    Returns:
+        Iteration → accuracy.
+    """
+    return {n: right.float().mean().item() for n, right in right_images(model, images, iterations).items()}
+
+
+@torch.no_grad()
+def right_images(
+    model: IterativeModel, images: Images, iterations: list[int], batch_size: int = 500
+) -> dict[int, Bool[Tensor, " images"]]:
+    """Which images are classified right, read out after some iterations of one pass.
 
     Args:
         model: trained, in evaluation mode.
@@ -72,16 +86,16 @@ def class_accuracies(
         batch_size: images computed at once.
 
     Returns:
-        Iteration → accuracy.
+        Iteration, ascending → True where the likeliest class is the image's.
     """
     device = next(model.parameters()).device
-    right = dict.fromkeys(sorted(set(iterations)), 0)
+    parts: dict[int, list[Tensor]] = {n: [] for n in sorted(set(iterations))}
     for start in range(0, len(images), batch_size):
         pixels = centred(scaled(images.pixels[start : start + batch_size])).to(device)
         labels = images.labels[start : start + batch_size].to(device)
-        for n, scores in model.readouts(pixels, iterations=right):
-            right[n] += int((scores.argmax(-1) == labels).sum())
-    return {n: count / len(images) for n, count in right.items()}
+        for n, scores in model.readouts(pixels, iterations=parts):
+            parts[n].append((scores.argmax(-1) == labels).cpu())
+    return {n: torch.cat(each) for n, each in parts.items()}
 
 
 def image_splits(task: TaskConfig, seed: int) -> tuple[Images, Images, Images]:

@@ -16,15 +16,17 @@ from sna_rl.runs.fit_config import step_generator
 from sna_rl.vision.classify import centred, class_accuracies, scaled
 from sna_rl.vision.embeddings import from_patches, to_patches
 from sna_rl.vision.images import Images
-from sna_rl.vision.mask import Symbols, fidelity, hide, patch_size, reconstruct
+from sna_rl.vision.mask import fidelity, hide, patch_size, reconstruct
 from sna_rl.vision.model import IterativeModel
 from sna_rl.vision.puzzles import Board, is_valid, show
 from sna_rl.vision.run import Run
 from sna_rl.vision.settling import until_settled
 from sna_rl.vision.sudoku import accuracies, fill
 from sna_rl.vision.sudoku_data import Splits
+from sna_rl.vision.symbols import Symbols, symbol_accuracies
 
 PICTURED = 8
+UNITS = {"psnr": "decibels", "ssim": "structural similarity"}
 
 
 def parse_iterations(text: str) -> list[int]:
@@ -81,14 +83,18 @@ def evaluate_run(
         return lines + _write(folder, rows, run.config.model.n_iterations)
     held_out = run.data[-1]
     if isinstance(held_out, Symbols):
-        accuracy = run.task().evaluate()["accuracy"]
-        return _write(folder, [{"iteration": wanted[-1], "accuracy": accuracy}], wanted[-1])
+        found_symbols = symbol_accuracies(run.model, held_out, wanted, share)
+        rows = [{"iteration": n, "accuracy": accuracy} for n, accuracy in found_symbols.items()]
+        return _write(folder, rows, run.config.model.n_iterations)
     if run.config.task.task == "classify":
         found_classes = class_accuracies(run.model, held_out, wanted)
         rows = [{"iteration": n, "accuracy": accuracy} for n, accuracy in found_classes.items()]
         return _write(folder, rows, run.config.model.n_iterations)
-    numbers = fidelity(run.model, held_out, share, n_rounds=n_rounds)
-    lines = _write(folder, [{"iteration": run.config.model.n_iterations, **numbers}], 0)
+    rows = [
+        {"iteration": n, **fidelity(run.model, held_out, share, n_rounds=n_rounds, n_iterations=n)}
+        for n in wanted
+    ]
+    lines = _write(folder, rows, run.config.model.n_iterations)
     picture(run.model, held_out, share, folder / "filled.png", n_rounds)
     return [*lines, f"picture: {folder / 'filled.png'} (image, what was seen, what was filled in)"]
 
@@ -151,17 +157,21 @@ def _write(folder: Path, rows: Sequence[Mapping[str, int | float]], trained: int
         writer.writeheader()
         writer.writerows(rows)
     if len(rows) > 1:
-        figure = Figure(figsize=(6, 4), dpi=120, layout="constrained")
-        axes = figure.subplots()
-        for name in names[1:]:
-            axes.plot([row["iteration"] for row in rows], [row[name] for row in rows], marker="o", label=name)
-        axes.axvline(trained, color="grey", linestyle=":", label="iterations in training")
-        axes.set(xlabel="iterations", ylabel="share right", ylim=(-0.02, 1.02))
-        axes.legend()
+        panels = [[name] for name in names[1:]] if "psnr" in names else [names[1:]]
+        figure = Figure(figsize=(6 * len(panels), 4), dpi=120, layout="constrained")
+        for axes, shown in zip(figure.subplots(1, len(panels), squeeze=False).flat, panels, strict=True):
+            for name in shown:
+                curve = [row[name] for row in rows]
+                axes.plot([row["iteration"] for row in rows], curve, marker="o", label=name)
+            axes.axvline(trained, color="grey", linestyle=":", label="iterations in training")
+            axes.set(xlabel="iterations", ylabel=UNITS.get(shown[0], "share right"))
+            if shown[0] not in UNITS:
+                axes.set_ylim(-0.02, 1.02)
+            axes.legend()
         with atomic_write(folder / "evaluation.png") as file:
             figure.savefig(file, format="png")
-    shown = [
+    lines = [
         f"iterations {row['iteration']}  " + "  ".join(f"{name} {row[name]:.4g}" for name in names[1:])
         for row in rows
     ]
-    return [*shown, f"written: {folder}/evaluation.csv"]
+    return [*lines, f"written: {folder}/evaluation.csv"]

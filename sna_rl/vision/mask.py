@@ -1,19 +1,16 @@
-"""Learning to fill in hidden parts of an image: patches of pixels, or a tokenizer's symbols."""
+"""Learning to fill in hidden patches of an image."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from sna_rl.errors import SnaError, UsageError
-from sna_rl.runs.files import read_npz
+from sna_rl.errors import UsageError
 from sna_rl.runs.fit_config import Batches, step_generator
 from sna_rl.vision.augment import augment
 from sna_rl.vision.classify import centred, scaled
@@ -22,28 +19,12 @@ from sna_rl.vision.images import Images
 from sna_rl.vision.measures import psnr, ssim
 from sna_rl.vision.model import IterativeModel
 from sna_rl.vision.objective import readout_loss
-from sna_rl.vision.settings import TaskConfig, VisionConfig
+from sna_rl.vision.settings import VisionConfig
 
-VISIBLE = -100
-"""Target of a place that is not hidden."""
 TRIAL = 0.4
 """Share of an image that is hidden where models are compared."""
-
-
-@dataclass(frozen=True)
-class Symbols:
-    """Images as a tokenizer's symbols.
-
-    Args:
-        symbols: (images, places).
-        n_symbols: how many the tokenizer has.
-    """
-
-    symbols: Tensor
-    n_symbols: int
-
-    def __len__(self) -> int:
-        return len(self.symbols)
+EVALUATED = 250
+"""Images computed at once where models are evaluated."""
 
 
 class PatchMaskTask:
@@ -82,60 +63,6 @@ class PatchMaskTask:
         """Fidelity of validation images of which 40 % were hidden."""
         numbers = fidelity(self.model, self.valid, TRIAL, seed=self.config.fit.seed)
         return {**numbers, "score": numbers["psnr"]}
-
-
-class SymbolMaskTask:
-    """Hidden symbols are predicted as classes.
-
-    Args:
-        model: what is trained, on its device.
-        train: symbols learned from.
-        valid: symbols that choose the best weights.
-        config: batch size, read-outs, label smoothing, shares that are hidden, seed.
-    """
-
-    def __init__(self, model: IterativeModel, train: Symbols, valid: Symbols, config: VisionConfig) -> None:
-        self.model, self.train, self.valid, self.config = model, train, valid, config
-        self.device = next(model.parameters()).device
-        self.batches = Batches(len(train), config.learn.batch_size, config.fit.seed)
-
-    def batch(self, step: int) -> tuple[Tensor, Tensor]:
-        """Symbols, the hidden ones replaced, and the targets."""
-        task, draw = self.config.task, step_generator(self.config.fit.seed, step)
-        symbols = self.train.symbols[self.batches.rows(step)]
-        hidden = hide(len(symbols), symbols.shape[1], (task.min_hidden, task.max_hidden), draw)
-        return self._hidden(symbols, hidden)
-
-    def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
-        """Cross-entropy over the hidden places."""
-        symbols, wanted = batch
-        smoothing = self.config.learn.label_smoothing
-
-        def cross_entropy(scores: Tensor) -> Tensor:
-            return F.cross_entropy(
-                scores.flatten(0, 1).float(),
-                wanted.flatten(),
-                ignore_index=VISIBLE,
-                label_smoothing=smoothing,
-            )
-
-        loss, last = readout_loss(self.model, (symbols,), cross_entropy, self.config.learn.loss_on)
-        seen = wanted != VISIBLE
-        return loss, {"accuracy": (last.argmax(-1) == wanted)[seen].float().mean()}
-
-    def evaluate(self) -> Mapping[str, float]:
-        """Share of hidden symbols that are right, 40 % of every image being hidden."""
-        draw = step_generator(self.config.fit.seed, 0)
-        symbols = self.valid.symbols
-        hidden = hide(len(symbols), symbols.shape[1], (TRIAL, TRIAL), draw)
-        inputs, wanted = self._hidden(symbols, hidden)
-        right = (self.model(inputs).argmax(-1) == wanted)[wanted != VISIBLE].float().mean().item()
-        return {"accuracy": right, "score": right}
-
-    def _hidden(self, symbols: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        inputs = torch.where(hidden, self.train.n_symbols, symbols)
-        wanted = torch.where(hidden, symbols, VISIBLE)
-        return inputs.to(self.device), wanted.to(self.device)
 
 
 def hide(
@@ -200,7 +127,13 @@ def reconstruct(
 
 
 def fidelity(
-    model: IterativeModel, images: Images, share: float, *, n_rounds: int = 1, seed: int = 0
+    model: IterativeModel,
+    images: Images,
+    share: float,
+    *,
+    n_rounds: int = 1,
+    n_iterations: int | None = None,
+    seed: int = 0,
 ) -> dict[str, float]:
     """Peak signal-to-noise ratio and structural similarity of reconstructions, visible patches included.
 
@@ -209,6 +142,7 @@ def fidelity(
         images: what it is asked.
         share: of every image that is hidden.
         n_rounds: of decoding.
+        n_iterations: of each layer; those of training by default.
         seed: of the masks.
 
     Returns:
@@ -220,39 +154,13 @@ def fidelity(
     draw, n_side = step_generator(seed, 0), model.embed.get_buffer("places").shape[0]
     device = next(model.parameters()).device
     peaks, likenesses = [], []
-    for rows in torch.split(torch.arange(len(images)), 250):
+    for rows in torch.split(torch.arange(len(images)), EVALUATED):
         whole = scaled(images.pixels[rows]).to(device)
         hidden = hide(len(rows), n_side, (share, share), draw).to(device)
-        filled = reconstruct(model, centred(whole), hidden, n_rounds) / 2.0 + 0.5
+        filled = reconstruct(model, centred(whole), hidden, n_rounds, n_iterations) / 2.0 + 0.5
         peaks.append(psnr(filled, whole))
         likenesses.append(ssim(filled, whole))
     return {"psnr": torch.cat(peaks).mean().item(), "ssim": torch.cat(likenesses).mean().item()}
-
-
-def symbol_splits(task: TaskConfig, seed: int) -> tuple[Symbols, Symbols]:
-    """Training and validation symbols from an `.npz` file with an array "symbols" (images, places).
-
-    Args:
-        task: file and sizes.
-        seed: of the split.
-
-    Raises:
-        UsageError: if there are too few images.
-        SnaError: if the file holds no such array.
-    """
-    arrays = read_npz(Path(task.data))
-    if "symbols" not in arrays or arrays["symbols"].ndim != 2 or arrays["symbols"].dtype.kind not in "iu":
-        raise SnaError(f"{task.data!r} needs an array 'symbols' of whole numbers, (images, places)")
-    symbols = torch.from_numpy(arrays["symbols"].astype("int64"))
-    if symbols.min() < 0:
-        raise SnaError(f"{task.data!r} holds a symbol under 0")
-    if len(symbols) <= task.n_valid:
-        raise UsageError(f"{task.data!r} holds {len(symbols)} images; n_valid alone asks for {task.n_valid}")
-    order = torch.randperm(len(symbols), generator=torch.Generator().manual_seed(seed))
-    n_symbols = int(symbols.max()) + 1
-    n_train = task.n_train or len(symbols)
-    train = symbols[order[task.n_valid :][:n_train]]
-    return Symbols(train, n_symbols), Symbols(symbols[order[: task.n_valid]], n_symbols)
 
 
 def patch_size(model: IterativeModel) -> tuple[int, int]:

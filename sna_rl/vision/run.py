@@ -16,11 +16,12 @@ from sna_rl.runs.fit_folder import BEST_WEIGHTS, WEIGHTS, go_on_in, load_weights
 from sna_rl.vision.classify import ClassifyTask, image_splits
 from sna_rl.vision.counts import n_flops, n_parameters
 from sna_rl.vision.images import Images
-from sna_rl.vision.mask import PatchMaskTask, SymbolMaskTask, Symbols, symbol_splits
+from sna_rl.vision.mask import PatchMaskTask
 from sna_rl.vision.model import IterativeModel, class_model, mask_model, sudoku_model, symbol_mask_model
 from sna_rl.vision.settings import VisionConfig
 from sna_rl.vision.sudoku import SudokuTask
 from sna_rl.vision.sudoku_data import Splits, boards_to_score, make_boards, read_splits, write_splits
+from sna_rl.vision.symbols import SymbolMaskTask, Symbols, symbol_splits
 
 BOARDS = "boards"
 
@@ -42,21 +43,30 @@ class Run:
     data: Data
 
     @classmethod
-    def new(cls, config: VisionConfig, device: str = "auto") -> Run:
+    def new(cls, config: VisionConfig, device: str = "auto", data: Data | None = None) -> Run:
         """An untrained model and its data.
 
         Args:
             config: what to make.
             device: auto, cpu or cuda.
+            data: loaded already; by default the configuration's.
 
         Raises:
             UsageError: if the configuration fits no model, or not its data.
             SnaError: if the data can't be read.
         """
-        return cls._of(config, _load(config), device)
+        return cls._of(config, load_data(config) if data is None else data, device)
 
     @classmethod
-    def open(cls, folder: Path, *, best: bool = False, device: str = "auto", data: str = "") -> Run:
+    def open(
+        cls,
+        folder: Path,
+        *,
+        best: bool = False,
+        device: str = "auto",
+        data: str = "",
+        n_halvings: int | None = None,
+    ) -> Run:
         """A trained run.
 
         Args:
@@ -64,16 +74,19 @@ class Run:
             best: the weights of the best evaluation instead of the last ones.
             device: auto, cpu or cuda.
             data: other data than those it was trained on; of one CSV file of boards every board is tested.
+            n_halvings: of a step that raises the energy; those of training by default.
 
         Raises:
-            UsageError: if there is no run, or its weights are of another model.
+            UsageError: if there is no run, its weights are of another model, or it has no energy.
             SnaError: if a file is damaged.
         """
         config = VisionConfig.of(open_run(folder))
+        if n_halvings is not None:
+            config = config.changed({"n_halvings": n_halvings})
         if config.task.task == "sudoku":
             loaded: Data = boards_to_score(Path(data)) if data else read_splits(folder / BOARDS)
         else:
-            loaded = _load(config.changed({"data": data}) if data else config)
+            loaded = load_data(config.changed({"data": data}) if data else config)
         run = cls._of(config, loaded, device)
         load_weights(run.model, folder / (BEST_WEIGHTS if best else WEIGHTS))
         run.model.eval()
@@ -142,6 +155,7 @@ def train(
     device: str = "auto",
     say: Callable[[str], None] = print,
     progress: bool = True,
+    data: Data | None = None,
 ) -> FitResult:
     """Train a model in a new run folder.
 
@@ -152,12 +166,13 @@ def train(
         device: auto, cpu or cuda.
         say: is told, line by line, what is about to run.
         progress: show how far it is.
+        data: loaded already; by default the configuration's.
 
     Raises:
         UsageError: if the configuration can't be trained; no folder is left behind.
         SnaError: if the data can't be read, or numbers are not finite.
     """
-    run = Run.new(config, device)
+    run = Run.new(config, device, data)
     lines = run.description()
     path = new_run(folder, config.task.task, config.model.model, config.plain(), command)
     if isinstance(run.data, Splits):
@@ -190,14 +205,22 @@ def go_on(
     config = VisionConfig.of(open_run(folder)).changed(changes)
     if set(changes) - {"n_steps"}:
         raise UsageError(f"a run that goes on keeps its configuration, {', '.join(sorted(changes))} too")
-    data = read_splits(folder / BOARDS) if config.task.task == "sudoku" else _load(config)
+    data = read_splits(folder / BOARDS) if config.task.task == "sudoku" else load_data(config)
     run = Run._of(config, data, device)
     go_on_in(folder, command)
     return fit(run.model, run.optimizer(), run.task(), config.fit, folder, progress=progress)
 
 
-def _load(config: VisionConfig) -> Data:
-    """Data of a configuration."""
+def load_data(config: VisionConfig) -> Data:
+    """Data of a configuration.
+
+    Args:
+        config: task and seed.
+
+    Raises:
+        UsageError: if there is no such folder, or too little in it.
+        SnaError: if a file is damaged.
+    """
     task, seed = config.task, config.fit.seed
     if task.task == "sudoku":
         return make_boards(task, seed)

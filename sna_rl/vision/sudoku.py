@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -84,7 +84,6 @@ def targets(puzzles: Int[Tensor, "batch 81"], grids: Int[Tensor, "batch 81"]) ->
     return torch.where(puzzles == 0, grids - 1, GIVEN)
 
 
-@torch.no_grad()
 def accuracies(
     model: IterativeModel, boards: Boards, iterations: Sequence[int], batch_size: int = 250
 ) -> list[Accuracy]:
@@ -99,18 +98,37 @@ def accuracies(
     Returns:
         One entry for each of the iterations, ascending.
     """
+    empty = boards.puzzles == 0
+    found = right_cells(model, boards, iterations, batch_size)
+    return [
+        Accuracy(n, right.all(1).float().mean().item(), right[empty].float().mean().item())
+        for n, right in found.items()
+    ]
+
+
+@torch.no_grad()
+def right_cells(
+    model: IterativeModel, boards: Boards, iterations: Sequence[int], batch_size: int = 250
+) -> dict[int, Bool[Tensor, "boards 81"]]:
+    """Which cells are right, read out after some iterations of one pass; a given cell always is.
+
+    Args:
+        model: trained, in evaluation mode.
+        boards: what it is asked.
+        iterations: where it is read, of the last layer.
+        batch_size: boards computed at once.
+
+    Returns:
+        Iteration, ascending → one row a board.
+    """
     device = next(model.parameters()).device
-    wanted = sorted(set(iterations))
-    n_boards, n_cells = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0)
+    parts: dict[int, list[Tensor]] = {n: [] for n in sorted(set(iterations))}
     for start in range(0, len(boards), batch_size):
         puzzles = boards.puzzles[start : start + batch_size].to(device)
         truth = targets(puzzles, boards.grids[start : start + batch_size].to(device))
-        for n, scores in model.readouts(puzzles, iterations=wanted):
-            right = scores.argmax(-1) == truth
-            n_cells[n] += int(right.sum())
-            n_boards[n] += int((right | (truth == GIVEN)).all(1).sum())
-    empty = int((boards.puzzles == 0).sum())
-    return [Accuracy(n, n_boards[n] / len(boards), n_cells[n] / empty) for n in wanted]
+        for n, scores in model.readouts(puzzles, iterations=parts):
+            parts[n].append(((scores.argmax(-1) == truth) | (truth == GIVEN)).cpu())
+    return {n: torch.cat(each) for n, each in parts.items()}
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -16,10 +17,10 @@ from torch import Tensor
 from sna_rl.errors import UsageError
 from sna_rl.runs.atomic import atomic_write
 from sna_rl.separable.principal import principal_directions
+from sna_rl.vision.descent import along, states_from_start
 from sna_rl.vision.diagnostics import average_angle, effective_rank, rank
 from sna_rl.vision.layers import HyperSetLayer
 from sna_rl.vision.model import IterativeModel
-from sna_rl.vision.recurrence import State
 from sna_rl.vision.run import Run
 
 DRAWN = 6  # iterations whose tokens are drawn
@@ -86,25 +87,21 @@ def trace(model: IterativeModel, *inputs: Any, n_iterations: int | None = None) 
         >>> len(trace(model, torch.zeros(2, 81, dtype=torch.int64)).moments)
         4
     """
+    if model.body.config.model != "hyper-set":
+        raise UsageError(f"trace follows hyper-set's spheres, and {model.body.config.model} has none")
     moments: list[Moment] = []
     points: list[Tensor] = []
-    start = model.embed(*inputs)
-    states = [State(start, 0, 0, start.new_ones(len(start))), *model.body.states(start, n_iterations)]
-    before = start.new_full((len(start),), torch.inf)
-    always = torch.ones(len(start), dtype=torch.bool, device=start.device)
+    states = states_from_start(model, *inputs, n_iterations=n_iterations)
+    found = along(model, states)
     for number, state in enumerate(states):
         layer = model.body.layers[state.layer]
-        if not isinstance(layer, HyperSetLayer):
-            raise UsageError(f"trace follows hyper-set's spheres, and {model.body.config.model} has none")
-        energies, z = layer.energy(state.x, state.t), layer.components(state.x, state.t)
-        fell = energies.total <= before
-        always &= fell
-        before = energies.total
+        assert isinstance(layer, HyperSetLayer)
+        z = layer.components(state.x, state.t)
         points.append(z[0, 0].cpu())
-        means = (*energies, energies.total, fell.float(), state.accepted)
-        spheres = (effective_rank(z), rank(z), average_angle(z))
-        moments.append(Moment(number, *(each.mean().item() for each in (*means, *spheres))))
-    return Trace(moments, always.float().mean().item(), points)
+        parts = (found.attention, found.feed_forward, found.energy, found.fell.float(), found.accepted)
+        means = (*(part[number] for part in parts), effective_rank(z), rank(z), average_angle(z))
+        moments.append(Moment(number, *(each.mean().item() for each in means)))
+    return Trace(moments, found.monotone.float().mean().item(), points)
 
 
 def trace_run(run: Run, folder: Path, n_inputs: int, n_iterations: int | None = None) -> list[str]:
@@ -134,12 +131,14 @@ def trace_run(run: Run, folder: Path, n_inputs: int, n_iterations: int | None = 
         with atomic_write(folder / name) as file:
             figure.savefig(file, format="png")
     first, last = found.moments[0], found.moments[-1]
+    accepted = fmean(moment.accepted for moment in found.moments[1:])
     return [
         f"{len(inputs[0])} inputs, {last.iteration} iterations: "
         f"energy {first.energy:,.1f} to {last.energy:,.1f}, "
         f"effective rank {first.effective_rank:.2f} to {last.effective_rank:.2f}, "
         f"angle {first.angle:.1f} to {last.angle:.1f} degrees",
-        f"energy never rose for {100 * found.monotone:.1f} % of the inputs",
+        f"energy never rose for {100 * found.monotone:.1f} % of the inputs; "
+        f"{100 * accepted:.1f} % of the proposed steps were taken",
         f"written: {folder}/trace.csv, trace.png, sphere.png",
     ]
 

@@ -17,10 +17,11 @@ from sna_rl.errors import SnaError, UsageError
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.embeddings import to_patches
 from sna_rl.vision.images import Images
-from sna_rl.vision.mask import PatchMaskTask, SymbolMaskTask, fidelity, hide, reconstruct, symbol_splits
+from sna_rl.vision.mask import PatchMaskTask, fidelity, hide, reconstruct
 from sna_rl.vision.measures import psnr, ssim
 from sna_rl.vision.model import IterativeModel, mask_model, symbol_mask_model
 from sna_rl.vision.settings import TaskConfig, VisionConfig
+from sna_rl.vision.symbols import SymbolMaskTask, Symbols, symbol_accuracies, symbol_splits
 
 SMALL: dict[str, Any] = {"width": 16, "n_heads": 2, "hidden": 32, "n_iterations": 2}
 
@@ -157,6 +158,39 @@ def test_it_learns_to_fill_in_symbols(tmp_path: Path) -> None:
     task = SymbolMaskTask(model, train, valid, config)
     assert learn(model, task, 120, 0.02) < 0.5
     assert task.evaluate()["accuracy"] > 0.9
+
+
+class Passes(torch.nn.Module):
+    """After n passes of one batch through it, answers symbol n − 1 everywhere; counts those passes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_passes = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.n_passes += 1
+        return torch.nn.functional.one_hot(torch.full(x.shape[:2], self.n_passes - 1), 5)
+
+
+def test_symbols_are_read_out_at_all_iterations_of_a_single_pass() -> None:
+    torch.manual_seed(0)
+    model = symbol_mask_model(ModelConfig(**SMALL), 5, 16).eval()
+    model.head = head = Passes()
+    symbols = Symbols(torch.arange(16).repeat(3, 1) % 5, 5)
+    hidden = hide(3, 16, (0.5, 0.5), torch.Generator().manual_seed(0))
+    expected = {n: (symbols.symbols[hidden] == n - 1).double().mean().item() for n in (1, 2, 3)}
+    n_forward = []
+    model.embed.register_forward_hook(lambda *_: n_forward.append(1))
+    for seed in range(2):
+        head.n_passes = 0
+        found = symbol_accuracies(model, symbols, [3, 1, 2], 0.5, seed=seed)
+        assert head.n_passes == 3
+        if seed == 0:
+            assert found == pytest.approx(expected)
+            assert list(found) == [1, 2, 3]
+    assert len(n_forward) == 2
+    with pytest.raises(UsageError, match="the hidden share must be over 0"):
+        symbol_accuracies(model, symbols, [1], 1.0)
 
 
 def test_symbol_files_that_are_none(tmp_path: Path) -> None:

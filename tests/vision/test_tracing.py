@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sna_rl.errors import UsageError
 from sna_rl.separable.principal import principal_directions
 from sna_rl.vision.config import ModelConfig
+from sna_rl.vision.descent import Descent, descent
 from sna_rl.vision.diagnostics import average_angle, effective_rank, rank
 from sna_rl.vision.model import IterativeModel, sudoku_model
 from sna_rl.vision.settling import until_settled
@@ -86,6 +87,7 @@ def test_a_trace_holds_what_the_layer_says() -> None:
     totals = torch.stack([model.body.energy(state).total for state in states])
     fell = (totals.diff(dim=0) <= 0).float().mean(1).tolist()
     assert [moment.fell for moment in found.moments[2:]] == pytest.approx(fell)
+    assert descent(model, PUZZLE, n_iterations=5).monotone.float().mean().item() == found.monotone
     assert found.points[0].shape == (81, 4)
 
 
@@ -95,6 +97,25 @@ def test_with_halvings_the_traced_energy_is_monotone() -> None:
     found = trace(model_of(**changes, n_halvings=8), PUZZLE, n_iterations=8)
     assert found.monotone == 1
     assert min(moment.accepted for moment in found.moments) < 1
+
+
+def test_a_descent_by_hand() -> None:
+    """Energies 3, 2, 2, 1 never rise; 3, 2, 4, 1 rise once."""
+    attention = torch.tensor([[1.0, 2.0], [1.0, 1.0], [0.0, 2.0], [1.0, 0.0]])
+    feed_forward = torch.tensor([[2.0, 1.0], [1.0, 1.0], [2.0, 2.0], [0.0, 1.0]])
+    found = Descent(attention, feed_forward, torch.ones(4, 2))
+    assert found.fell.tolist() == [[True, True], [True, True], [True, False], [True, True]]
+    assert found.monotone.tolist() == [True, False]
+
+
+def test_a_descent_follows_the_energy_transformer_too() -> None:
+    model = model_of(model="energy-transformer", steps="fixed", n_halvings=4)
+    found = descent(model, PUZZLE)
+    assert found.monotone.all()
+    states = list(model.states(PUZZLE))
+    expected = torch.stack([model.body.energy(state).total for state in states])
+    torch.testing.assert_close(found.energy[1:], expected)
+    assert found.accepted[0].tolist() == [1, 1, 1]
 
 
 def test_only_hyper_set_has_spheres() -> None:
