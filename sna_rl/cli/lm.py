@@ -78,15 +78,34 @@ def evaluate(
     text: Annotated[
         Path | None, typer.Option(help="Predict this text; by default what the run held out.")
     ] = None,
+    code: Annotated[
+        Path | None, typer.Option(help="Score code on this file of HumanEval's format; needs --run-code.")
+    ] = None,
+    run_code: Annotated[
+        bool, typer.Option("--run-code", help="Run what the model writes, shut in; off unless you say so.")
+    ] = False,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON file for the numbers.")] = None,
     device: flags.Device = "auto",
 ) -> None:
-    """Perplexity and bits per byte, or the share of word problems answered exactly."""
+    """Perplexity and bits per byte, the share of word problems answered exactly, or of code that passes."""
+    if (code is not None) != run_code:
+        raise UsageError(
+            "scoring code runs what the model writes; give both --code FILE and --run-code for it"
+        )
+    if code is not None and text is not None:
+        raise UsageError("--text and --code are scored apart; name one of them")
     from sna_rl.language.running import evaluate as evaluate_model
     from sna_rl.language.running import load
     from sna_rl.runs import write_json
 
-    numbers = evaluate_model(load(run, device=device), text)
+    if code is not None:
+        from sna_rl.language.code_scoring import code_score, read_code_problems
+
+        problems = read_code_problems(code)
+        loaded = load(run, device=device)
+        numbers = code_score(loaded.model, problems, loaded.tokens)
+    else:
+        numbers = evaluate_model(load(run, device=device), text)
     if output is not None:
         write_json(output, numbers)
     typer.echo(_numbers(numbers))
@@ -140,7 +159,7 @@ def dynamics(
     model: Annotated[
         str, typer.Option(help="separable, mlp, convolution, linear-gaussian or climatology.")
     ] = "separable",
-    head: Annotated[str | None, typer.Option(help="distributional or deterministic.")] = None,
+    head: Annotated[str | None, typer.Option(help="distributional, categorical or deterministic.")] = None,
     steps: Steps = None,
     seed: Seed = None,
     folder: Folder = Path("logs"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import random
 import re
 import string
@@ -11,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from sna_rl.errors import UsageError
-from sna_rl.runs.files import check_file
+from sna_rl.language.json_lines import read_lines
 from sna_rl.separable.checks import check_int, check_name
 
 MARK = "####"  # before the answer, as in GSM8K
@@ -140,18 +137,7 @@ def read_gsm8k(path: Path) -> list[Problem]:
     Raises:
         UsageError: if a line is no such problem; its number is named.
     """
-    check_file(path)
-    opened = gzip.open if path.suffix == ".gz" else open
-    read = []
-    try:
-        with opened(path, "rt", encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                read.append(_problem(line, f"{str(path)!r}, line {number:,}"))
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise UsageError(f"{str(path)!r} can't be read as lines of JSON: {error}") from error
-    if not read:
-        raise UsageError(f"{str(path)!r} holds no problem")
-    return read
+    return read_lines(path, _problem, ("question", "answer"))
 
 
 def answer_of(text: str) -> str | None:
@@ -165,13 +151,9 @@ def answer_of(text: str) -> str | None:
     return found[1].replace(",", "") if found else None
 
 
-def _problem(line: str, where: str) -> Problem:
+def _problem(entry: dict[str, str]) -> Problem:
     """One line's problem."""
-    try:
-        entry = json.loads(line)
-        problem = Problem(str(entry["question"]), str(entry["answer"]))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UsageError(f"{where} is no JSON object with question and answer") from error
+    problem = Problem(entry["question"], entry["answer"])
     if answer_of(problem.answer) is None:
-        raise UsageError(f"{where}: the answer has no '{MARK} n' at its end")
+        raise ValueError(f"the answer has no '{MARK} n' at its end")
     return problem
