@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,13 +11,16 @@ from torch import Tensor, nn
 
 from sna_rl.errors import UsageError
 from sna_rl.language.config import LMConfig
+from sna_rl.language.distributions import Bins, Mixture
 from sna_rl.language.model import Block
 from sna_rl.separable.checks import check_int, check_name
 from sna_rl.separable.splines import SplineAtoms
 
 TRUNKS = ("separable", "mlp", "convolution")
-HEADS = ("deterministic", "distributional")
+HEADS = ("deterministic", "distributional", "categorical")
 N_COMPONENTS = 3  # of the mixture of each variable
+N_BINS = 64  # of each variable's increment
+BEYOND_SEEN = 0.05  # of the range of the increments seen, which the bins reach beyond it at either end
 SMALLEST_STD = 1e-3  # of a component, in deviations of the increments
 KERNEL = 5  # points that a layer of the convolution reads
 N_KNOTS = 8
@@ -33,7 +34,8 @@ class ForecastConfig:
         size: variables of a state.
         trunk: "separable" (splines of learned coordinates, then the language model's blocks over the last
             states), "mlp" or "convolution" (of the last state alone).
-        head: "deterministic" (squared error) or "distributional" (a mixture of Gaussians for each variable).
+        head: "deterministic" (squared error), "distributional" (a mixture of Gaussians for each variable) or
+            "categorical" (bins of each variable's increment).
         width: hidden size; for convolution channels.
         n_layers: blocks, hidden layers or convolutions.
         n_context: last states that the separable trunk reads.
@@ -58,27 +60,6 @@ class ForecastConfig:
         check_name("head", self.head, HEADS)
         if self.trunk == "separable" and self.width % 4:
             raise UsageError(f"width must be a multiple of the 4 attention heads, not {self.width}")
-
-
-class Mixture(NamedTuple):
-    """A mixture of Gaussians for each variable's increment, in deviations of the increments."""
-
-    logits: Float[Tensor, "*batch size components"]
-    means: Float[Tensor, "*batch size components"]
-    stds: Float[Tensor, "*batch size components"]
-
-    def log_prob(self, x: Float[Tensor, "*batch size"]) -> Float[Tensor, "*batch size"]:
-        """Log density of each variable's increment."""
-        z = (x.unsqueeze(-1) - self.means) / self.stds
-        logs = -0.5 * z.square() - self.stds.log() - 0.5 * math.log(2 * math.pi)
-        return (self.logits.log_softmax(-1) + logs).logsumexp(-1)
-
-    def sample(self, generator: torch.Generator) -> Float[Tensor, "*batch size"]:
-        """One draw, each variable by itself."""
-        flat = self.logits.softmax(-1).flatten(0, -2)
-        chosen = torch.multinomial(flat, 1, generator=generator).view(*self.logits.shape[:-1], 1)
-        mean, std = (x.gather(-1, chosen).squeeze(-1) for x in (self.means, self.stds))
-        return mean + std * torch.randn(mean.shape, generator=generator, dtype=mean.dtype)
 
 
 class StateEmbedding(nn.Module):
@@ -165,12 +146,15 @@ class Forecaster(nn.Module):
     mean: Tensor
     std: Tensor
     step: Tensor
+    low: Tensor
+    high: Tensor
 
     def __init__(self, config: ForecastConfig) -> None:
         super().__init__()
         self.config = config
         self.n_context = config.n_context if config.trunk == "separable" else 1
-        self.n_outputs = 1 if config.head == "deterministic" else 3 * N_COMPONENTS
+        outputs = {"deterministic": 1, "distributional": 3 * N_COMPONENTS, "categorical": N_BINS}
+        self.n_outputs = outputs[config.head]
         self.trunk: nn.Module
         self.head: nn.Module
         if config.trunk == "convolution":
@@ -186,12 +170,20 @@ class Forecaster(nn.Module):
             self.head = nn.Linear(config.width, config.size * self.n_outputs)
         for name in ("mean", "std", "step"):
             self.register_buffer(name, torch.tensor(0.0 if name == "mean" else 1.0))
+        if config.head == "categorical":
+            self.register_buffer("low", torch.tensor(-1.0))
+            self.register_buffer("high", torch.tensor(1.0))
 
     def normalise(self, states: Float[Tensor, "*batch time size"]) -> None:
         """Take the scales of states and of their increments from the training trajectories."""
         self.mean.copy_(states.mean())
         self.std.copy_(states.std(correction=0))
-        self.step.copy_(states.diff(dim=-2).std(correction=0))
+        increments = states.diff(dim=-2)
+        self.step.copy_(increments.std(correction=0))
+        if self.config.head == "categorical":
+            low, high = (increments / self.step).aminmax()
+            self.low.copy_(low - BEYOND_SEEN * (high - low))
+            self.high.copy_(high + BEYOND_SEEN * (high - low))
 
     def forward(self, states: Float[Tensor, "batch time size"]) -> Float[Tensor, "batch time size outputs"]:
         """What the head says of the increment after each state, in deviations of the increments."""
@@ -216,12 +208,30 @@ class Forecaster(nn.Module):
         target = (following - states) / self.step
         if self.config.head == "deterministic":
             return (said.squeeze(-1) - target).square().mean()
-        return -self.mixture(said).log_prob(target).mean()
+        return -self.distribution(said).log_prob(target).mean()
 
-    def mixture(self, said: Float[Tensor, "*batch size outputs"]) -> Mixture:
-        """The distribution that a distributional head's outputs mean."""
+    def distribution(self, said: Float[Tensor, "*batch size outputs"]) -> Mixture | Bins:
+        """The distribution of the increments that a head's outputs mean, unless it is deterministic."""
+        if self.config.head == "categorical":
+            return Bins(said, self.low, self.high)
         logits, means, stds = said.chunk(3, -1)
         return Mixture(logits, means, nn.functional.softplus(stds) + SMALLEST_STD)
+
+    @torch.no_grad()
+    def crps(
+        self, states: Float[Tensor, "batch time size"], following: Float[Tensor, "batch size"]
+    ) -> Float[Tensor, "batch size"]:
+        """Score of the next state's distribution, without drawing from it, in the states' units.
+
+        Args:
+            states: the last ones; older than `n_context` are not read.
+            following: what happened.
+        """
+        said: Tensor = self(states[:, -self.n_context :])[:, -1].float()
+        target = (following - states[:, -1]) / self.step
+        if self.config.head == "deterministic":
+            return self.step * (said.squeeze(-1) - target).abs()
+        return self.step * self.distribution(said).crps(target)
 
     @torch.no_grad()
     def predict(
@@ -235,7 +245,7 @@ class Forecaster(nn.Module):
         """
         states = states[:, -self.n_context :]
         said = self(states)[:, -1]
-        increment = said.squeeze(-1) if self.n_outputs == 1 else self.mixture(said).sample(generator)
+        increment = said.squeeze(-1) if self.n_outputs == 1 else self.distribution(said).sample(generator)
         return states[:, -1] + self.step * increment
 
 

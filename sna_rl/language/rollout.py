@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from sna_rl.language.forecast_scores import Climate, crps, diverged, spectrum_error, spread_error_ratio
+from sna_rl.language.systems import advancer
 from sna_rl.separable.checks import check_int
 
 LEADS = 10  # steps of a scored forecast
@@ -84,6 +85,25 @@ class Climatology:
         return self.states[torch.randint(len(self.states), (len(states),), generator=generator)]
 
 
+class TrueSystem:
+    """The system itself: what is left of a score's distance to its best is the test's sampling.
+
+    Args:
+        system: its name.
+    """
+
+    n_context = 1
+
+    def __init__(self, system: str) -> None:
+        self.advance = advancer(system)
+
+    def predict(
+        self, states: Float[Tensor, "batch time size"], generator: torch.Generator
+    ) -> Float[Tensor, "batch size"]:
+        """The states that follow."""
+        return self.advance(states[:, -1].double()).to(states.dtype)
+
+
 def roll_out(
     predictor: Predictor,
     states: Float[Tensor, "batch time size"],
@@ -156,6 +176,7 @@ def score_long(
     *,
     n_steps: int = 10_000,
     seed: int = 0,
+    truth: Float[Tensor, "trajectories2 time2 size"] | None = None,
 ) -> dict[str, float]:
     """One long roll-out from the start of each test trajectory.
 
@@ -165,6 +186,8 @@ def score_long(
         climate: of the training trajectories.
         n_steps: forecasts of each.
         seed: of the draws.
+        truth: states whose spectrum is the true one; None for the test's. Few of them, or few roll-outs, show
+            a distance of their own.
 
     Returns:
         "spectrum_error" in decades, "n_diverged" of "n_rollouts".
@@ -172,7 +195,7 @@ def score_long(
     generator = torch.Generator().manual_seed(seed)
     states = roll_out(predictor, test[:, : predictor.n_context], n_steps, generator)
     return {
-        "spectrum_error": spectrum_error(states, test, climate),
+        "spectrum_error": spectrum_error(states, test if truth is None else truth, climate),
         "n_diverged": float(diverged(states, climate).sum()),
         "n_rollouts": float(len(test)),
     }

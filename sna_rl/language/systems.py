@@ -113,6 +113,36 @@ class KuramotoSivashinsky:
         return product
 
 
+def advancer(system: str) -> Callable[[State], State]:
+    """From states to those one saved step later.
+
+    Args:
+        system: "lorenz96" (every 0.05 time units) or "kuramoto-sivashinsky" (every time unit).
+
+    Raises:
+        UsageError: if the system is unknown.
+
+    Example:
+        >>> rest = torch.full((1, 40), FORCING, dtype=torch.float64)
+        >>> bool((advancer("lorenz96")(rest) == rest).all())
+        True
+    """
+    check_name("system", system, SYSTEMS)
+    scheme = KuramotoSivashinsky(SIZES["kuramoto-sivashinsky"])
+
+    def lorenz96(x: State) -> State:
+        for _ in range(SUB_STEPS):
+            x = runge_kutta(lorenz96_tendency, x, SAVE_EVERY / SUB_STEPS)
+        return x
+
+    def kuramoto_sivashinsky(x: State) -> State:
+        for _ in range(KS_SUB_STEPS):
+            x = scheme(x)
+        return x
+
+    return lorenz96 if system == "lorenz96" else kuramoto_sivashinsky
+
+
 def trajectories(
     system: str, n_trajectories: int, n_states: int, *, seed: int
 ) -> Float[Tensor, "trajectories states size"]:
@@ -132,29 +162,12 @@ def trajectories(
         >>> trajectories("lorenz96", 2, 3, seed=0).shape
         torch.Size([2, 3, 40])
     """
-    check_name("system", system, SYSTEMS)
+    advance = advancer(system)
     check_int("n_trajectories", n_trajectories, 1)
     check_int("n_states", n_states, 1)
-    size = SIZES[system]
     generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(n_trajectories, size, generator=generator, dtype=torch.float64)
-    if system == "lorenz96":
-        x += FORCING
-        step = SAVE_EVERY / SUB_STEPS
-
-        def advance(x: Tensor) -> Tensor:
-            for _ in range(SUB_STEPS):
-                x = runge_kutta(lorenz96_tendency, x, step)
-            return x
-    else:
-        scheme = KuramotoSivashinsky(size)
-        x -= x.mean(1, keepdim=True)
-
-        def advance(x: Tensor) -> Tensor:
-            for _ in range(KS_SUB_STEPS):
-                x = scheme(x)
-            return x
-
+    x = torch.randn(n_trajectories, SIZES[system], generator=generator, dtype=torch.float64)
+    x = x + FORCING if system == "lorenz96" else x - x.mean(1, keepdim=True)
     states = []
     for number in range(SPIN_UP + n_states):
         x = advance(x)

@@ -170,6 +170,11 @@ class ForecastTask:
         return self.model.loss(*batch), {}
 
     def evaluate(self) -> Mapping[str, float]:
-        """Scores of ensemble forecasts."""
+        """Scores of ensemble forecasts, and of the next state's distribution without drawing from it."""
         scores = score_forecasts(self.model, self.test, self.climate)
-        return {**scores, "score": -scores["crps"]}
+        return {**scores, "crps_next": self.crps_next(), "score": -scores["crps"]}
+
+    def crps_next(self) -> float:
+        """CRPS of the next state, exact, in climatological deviations."""
+        windows = self.test.unfold(1, self.model.n_context + 1, 1).transpose(2, 3).flatten(0, 1)
+        return float(self.model.crps(windows[:, :-1], windows[:, -1]).mean()) / self.climate.std

@@ -1,26 +1,37 @@
-"""Lorenz-96: {separable, MLP} × {deterministic, distributional} at equal parameters, beside simple forecasts.
+"""A chaotic system: {separable, MLP} × heads at equal parameters, beside simple forecasts and the truth.
 
-Run it as `python tests/benchmarks/language_dynamics.py`. Rows that stand in table.csv are not computed again.
+    python tests/benchmarks/language_dynamics.py
+    python tests/benchmarks/language_dynamics.py --system kuramoto-sivashinsky -o results/language/kuramoto
+
+Rows that stand in table.csv are not computed again, so that a study which was stopped goes on.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import shlex
 import sys
 import time
 from dataclasses import asdict, dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
-from sna_rl.language.forecast import HEADS, ForecastConfig, Forecaster, equal_parameters
+from sna_rl.language.forecast import ForecastConfig, Forecaster, equal_parameters
 from sna_rl.language.forecast_scores import Climate
-from sna_rl.language.rollout import Climatology, LinearGaussian, Predictor, score_forecasts, score_long
-from sna_rl.language.systems import trajectories
+from sna_rl.language.rollout import (
+    Climatology,
+    LinearGaussian,
+    Predictor,
+    TrueSystem,
+    score_forecasts,
+    score_long,
+)
+from sna_rl.language.study import Table
+from sna_rl.language.systems import SYSTEMS, trajectories
 from sna_rl.language.tasks import ForecastTask
 from sna_rl.runs import write_json
 from sna_rl.runs.fit_config import FitConfig
@@ -30,6 +41,8 @@ FOLDER = Path(__file__).parents[2] / "results" / "language" / "dynamics"
 SEPARABLE = ForecastConfig(40, "separable", width=64, n_layers=1, n_context=2, rank=32)
 BATCH, LEARNING_RATE, NOISE = 128, 3e-3, 0.05
 STEPS = {"separable": 4000, "mlp": 4000, "convolution": 1000}
+SIMPLE = ("linear-Gaussian", "climatology", "true system")
+N_ROLLOUTS = 32
 
 
 @dataclass(frozen=True)
@@ -49,20 +62,26 @@ class Row:
     spectrum_error: float
     n_diverged: float
     n_rollouts: float
+    crps_next: float | None = None
 
 
-def trained(
-    trunk: str, head: str, train: torch.Tensor, test: torch.Tensor, seed: int
-) -> tuple[Forecaster, float]:
-    """A model after its steps, and the processor seconds they took."""
-    size = sum(p.numel() for p in Forecaster(replace(SEPARABLE, head=head)).parameters())
-    config = replace(SEPARABLE, trunk=trunk, head=head)
+@cache
+def truth(system: str, long_steps: int, seed: int) -> torch.Tensor:
+    """As many true states as a long roll-out has, from other starts than all else."""
+    return trajectories(system, N_ROLLOUTS, long_steps, seed=20_000 + seed)
+
+
+def trained(trunk: str, head: str, task_of: dict[str, torch.Tensor], seed: int) -> tuple[ForecastTask, float]:
+    """A task with its model after its steps, and the processor seconds they took."""
+    separable = replace(SEPARABLE, size=task_of["train"].shape[-1], head=head)
+    config = replace(separable, trunk=trunk)
     if trunk != "separable":
+        size = sum(p.numel() for p in Forecaster(separable).parameters())
         config = equal_parameters(replace(config, n_layers=3), size)
     torch.manual_seed(seed)
     model = Forecaster(config)
     fit = FitConfig(n_steps=STEPS[trunk], seed=seed)
-    task = ForecastTask(model, train, test, fit, BATCH, NOISE)
+    task = ForecastTask(model, task_of["train"], task_of["test"], fit, BATCH, NOISE)
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
     began = time.process_time()
     for step in range(fit.n_steps):
@@ -73,36 +92,37 @@ def trained(
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), fit.clip)
         optimizer.step()
-    return model.eval(), time.process_time() - began
+    model.eval()
+    return task, time.process_time() - began
 
 
-def measured(name: str, head: str, seed: int, long_steps: int) -> Row:
+def measured(system: str, name: str, head: str, seed: int, long_steps: int) -> Row:
     """One row of the table; the data are of the seed too."""
-    train = trajectories("lorenz96", 32, 1000, seed=seed)
-    test = trajectories("lorenz96", 8, 150, seed=10_000 + seed)
-    climate = Climate(train)
+    data = {
+        "train": trajectories(system, 32, 1000, seed=seed),
+        "test": trajectories(system, 8, 150, seed=10_000 + seed),
+    }
+    climate = Climate(data["train"])
     predictor: Predictor
-    seconds, n_steps, size = 0.0, 0, 0
+    seconds, n_steps, size, after = 0.0, 0, 0, None
     if name in STEPS:
-        predictor, seconds = trained(name, head, train, test, seed)
+        task, seconds = trained(name, head, data, seed)
+        predictor, after = task.model, round(task.crps_next(), 5)
         n_steps, size = STEPS[name], sum(p.numel() for p in predictor.parameters())
+    elif name == "true system":
+        predictor = TrueSystem(system)
     else:
-        predictor = LinearGaussian(train) if name == "linear-Gaussian" else Climatology(train)
-    scores = score_forecasts(predictor, test, climate, seed=seed)
-    long = score_long(predictor, trajectories("lorenz96", 4, 1000, seed=20_000 + seed), climate,
-                      n_steps=long_steps, seed=seed)  # fmt: skip
-    return Row(
-        name,
-        head,
-        seed,
-        size,
-        n_steps,
-        round(seconds, 1),
-        **{k: round(v, 5) for k, v in (scores | long).items()},
+        predictor = (LinearGaussian if name == "linear-Gaussian" else Climatology)(data["train"])
+    scores = score_forecasts(predictor, data["test"], climate, seed=seed)
+    starts = trajectories(system, N_ROLLOUTS, SEPARABLE.n_context, seed=30_000 + seed)
+    long = score_long(
+        predictor, starts, climate, n_steps=long_steps, seed=seed, truth=truth(system, long_steps, seed)
     )
+    numbers = {key: round(value, 5) for key, value in (scores | long).items()}
+    return Row(name, head, seed, size, n_steps, round(seconds, 1), **numbers, crps_next=after)
 
 
-def draw(rows: list[dict[str, str]], file: Path) -> None:
+def draw(rows: list[dict[str, str]], system: str, file: Path) -> None:
     """CRPS, spread over error and spectrum error of every seed."""
     names = list(dict.fromkeys((row["model"], row["head"]) for row in rows))
     labels = [f"{model}\n{head}" for model, head in names]
@@ -120,38 +140,37 @@ def draw(rows: list[dict[str, str]], file: Path) -> None:
         axis.set_ylim(bottom=0.0)
         axis.grid(alpha=0.3)
     axes[1].axhspan(0.8, 1.2, color="#2a6f97", alpha=0.12)
-    figure.suptitle("Lorenz-96, a dot a seed, the line their mean")
+    figure.suptitle(f"{system}, a dot a seed, the line their mean")
     figure.savefig(file, dpi=110)
 
 
 def main() -> None:
     """Fill the table and draw it."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--system", choices=SYSTEMS, default="lorenz96")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--long-steps", type=int, default=10_000)
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     given = parser.parse_args()
     torch.set_num_threads(1)
+    ran_on = versions()
     given.output.mkdir(parents=True, exist_ok=True)
     (given.output / "command").write_text(shlex.join(["python", *sys.argv]) + "\n")
-    write_json(given.output / "versions.json", versions())
-    table = given.output / "table.csv"
-    columns = list(Row.__dataclass_fields__)
-    if not table.exists():
-        table.write_text(",".join(columns) + "\n")
-    trained_cells = [(name, head) for head in reversed(HEADS) for name in ("separable", "mlp")]
-    simple = [("linear-Gaussian", "distributional"), ("climatology", "distributional")]
-    slow = [("convolution", head) for head in reversed(HEADS)]
-    for cells in (trained_cells + simple, slow):
-        for name, head, seed in [(*cell, seed) for seed in range(given.seeds) for cell in cells]:
-            with table.open() as file:
-                done = {(row["model"], row["head"], int(row["seed"])) for row in csv.DictReader(file)}
-            if (name, head, seed) not in done:
-                row = measured(name, head, seed, given.long_steps)
-                with table.open("a", newline="") as file:
-                    csv.DictWriter(file, columns).writerow(asdict(row))
-    with table.open() as file:
-        draw(list(csv.DictReader(file)), given.output / "scores.png")
+    write_json(given.output / "versions.json", ran_on)
+    keys = ["model", "head", "seed"]
+    columns = [column for column in Row.__dataclass_fields__ if column not in keys]
+    table = Table(given.output / "table.csv", keys, columns)
+    heads = ("distributional", "deterministic", "categorical")
+    cells = [(name, head) for head in heads for name in ("separable", "mlp")]
+    simple = [(name, "distributional" if name != "true system" else "deterministic") for name in SIMPLE]
+    slow = [("convolution", head) for head in heads]
+    for part in (cells + simple, slow):
+        for name, head, seed in [(*cell, seed) for seed in range(given.seeds) for cell in part]:
+            if (name, head, seed) not in table:
+                table.add(asdict(measured(given.system, name, head, seed, given.long_steps)))
+                draw(table.rows(), given.system, given.output / "scores.png")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from sna_rl.errors import UsageError
-from sna_rl.language.forecast import ForecastConfig, Forecaster, Mixture, equal_parameters
+from sna_rl.language.distributions import Bins, Mixture
+from sna_rl.language.forecast import ForecastConfig, Forecaster, equal_parameters
 from sna_rl.language.forecast_scores import (
     Climate,
     crps,
@@ -23,7 +24,14 @@ from sna_rl.language.forecast_scores import (
     spectrum_error,
     spread_error_ratio,
 )
-from sna_rl.language.rollout import Climatology, LinearGaussian, roll_out, score_forecasts, score_long
+from sna_rl.language.rollout import (
+    Climatology,
+    LinearGaussian,
+    TrueSystem,
+    roll_out,
+    score_forecasts,
+    score_long,
+)
 from sna_rl.language.systems import KuramotoSivashinsky, lorenz96_tendency, runge_kutta, trajectories
 from sna_rl.language.tasks import ForecastTask
 from sna_rl.runs.fit_config import FitConfig
@@ -88,6 +96,13 @@ def test_kuramoto_sivashinsky_against_small_explicit_steps() -> None:
         slow = runge_kutta(tendency, slow, end / 2500)
     torch.testing.assert_close(KuramotoSivashinsky(size, end)(u), slow, atol=1e-5, rtol=1e-4)
     assert KuramotoSivashinsky(size, end)(u).mean().item() == pytest.approx(u.mean().item(), abs=1e-12)
+
+
+@pytest.mark.parametrize("system", ["lorenz96", "kuramoto-sivashinsky"])
+def test_the_true_system_follows_its_trajectory(system: str) -> None:
+    states = trajectories(system, 2, 12, seed=4)
+    rolled = roll_out(TrueSystem(system), states[:, :1], 11, torch.Generator())
+    torch.testing.assert_close(rolled, states[:, 1:], atol=2e-4, rtol=1e-4)
 
 
 def test_kuramoto_sivashinsky_stays_on_its_attractor() -> None:
@@ -187,7 +202,80 @@ def test_forecasts_of_the_climate_have_its_crps_and_spread() -> None:
     assert (long["n_diverged"], long["n_rollouts"]) == (0.0, 5.0)
 
 
-@pytest.mark.parametrize("head", ["deterministic", "distributional"])
+def direct_crps(cumulative: Tensor, grid: Tensor, truth: float) -> float:
+    """∫ (F(u) − [u ≥ truth])² du as a sum over the middles of small intervals."""
+    step = float(grid[1] - grid[0])
+    return float(((cumulative - (grid >= truth).double()) ** 2).sum() * step)
+
+
+@pytest.mark.parametrize("truth", [-0.81, 0.0, 0.4567, 1.5, -1.0, 2.0])
+def test_crps_of_bins_equals_its_direct_sum(truth: float) -> None:
+    torch.manual_seed(3)
+    logits = 2 * torch.randn(1, 7, dtype=torch.float64)
+    low, high = torch.tensor(-1.0).double(), torch.tensor(1.5).double()
+    edges = torch.linspace(-1.0, 1.5, 8, dtype=torch.float64).numpy()
+    heights = np.concatenate([[0.0], np.cumsum(logits.softmax(-1)[0].numpy())])
+    grid = torch.arange(-2.0, 3.0, 1e-5, dtype=torch.float64) + 0.5e-5
+    cumulative = torch.from_numpy(np.interp(grid.numpy(), edges, heights))
+    found = Bins(logits, low, high).crps(torch.tensor([truth], dtype=torch.float64))
+    assert found.item() == pytest.approx(direct_crps(cumulative, grid, truth), abs=2e-5)
+
+
+@pytest.mark.parametrize("truth", [-0.81, 0.4567, 4.0])
+def test_crps_of_a_mixture_equals_its_direct_sum(truth: float) -> None:
+    torch.manual_seed(3)
+    logits, means, raw = torch.randn(3, 1, 3, dtype=torch.float64)
+    grid = torch.arange(-30.0, 30.0, 1e-4, dtype=torch.float64) + 0.5e-4
+    each = torch.special.ndtr((grid.unsqueeze(-1) - means) / raw.exp())
+    found = Mixture(logits, means, raw.exp()).crps(torch.tensor([truth], dtype=torch.float64))
+    assert found.item() == pytest.approx(
+        direct_crps((each * logits.softmax(-1)).sum(-1), grid, truth), abs=2e-4
+    )
+
+
+def test_exact_crps_is_what_many_draws_score() -> None:
+    torch.manual_seed(0)
+    bins = Bins(torch.randn(4, 6), torch.tensor(-2.0), torch.tensor(2.0))
+    mixture = Mixture(torch.randn(4, 3), torch.randn(4, 3), torch.rand(4, 3) + 0.1)
+    truth = torch.randn(4)
+    for found in (bins, mixture):
+        wide = type(found)(*(part if part.dim() == 0 else part.expand(20_000, *part.shape) for part in found))
+        drawn = wide.sample(torch.Generator().manual_seed(1))
+        torch.testing.assert_close(found.crps(truth), crps(drawn, truth), atol=0.02, rtol=0.0)
+
+
+def test_bins_are_a_density_and_draws_fall_into_them() -> None:
+    torch.manual_seed(0)
+    bins = Bins(torch.randn(1, 5), torch.tensor(-1.0), torch.tensor(4.0))
+    grid = torch.arange(-1.0, 4.0, 1e-3) + 5e-4
+    density = Bins(bins.logits.expand(len(grid), 1, 5), bins.low, bins.high).log_prob(grid[:, None]).exp()
+    assert float(density.sum() * 1e-3) == pytest.approx(1.0, abs=1e-4)
+    wide = Bins(bins.logits.expand(40_000, 1, 5), bins.low, bins.high)
+    drawn = wide.sample(torch.Generator().manual_seed(0)).squeeze(-1)
+    shares = torch.histc(drawn, 5, -1.0, 4.0) / len(drawn)
+    torch.testing.assert_close(shares, bins.logits.softmax(-1)[0], atol=0.01, rtol=0.0)
+    ends = bins.log_prob(torch.tensor([-9.0])), bins.log_prob(torch.tensor([9.0]))
+    torch.testing.assert_close(torch.cat(ends), bins.logits.log_softmax(-1)[0, [0, -1]])
+
+
+def test_bins_reach_beyond_the_increments_seen() -> None:
+    model = Forecaster(ForecastConfig(2, "mlp", "categorical", width=4))
+    model.normalise(torch.tensor([[[0.0, 0.0], [1.0, 3.0], [0.0, 0.0]]]))
+    step = math.sqrt(5.0)  # increments 1, 3, −1, −3
+    assert (model.low.item(), model.high.item()) == pytest.approx((-3.3 / step, 3.3 / step), rel=1e-4)
+
+
+def test_the_score_of_the_next_state_by_hand() -> None:
+    train = trajectories("lorenz96", 1, 40, seed=0)
+    model = Forecaster(ForecastConfig(40, "mlp", "deterministic", width=4))
+    task = ForecastTask(model, train, train, FitConfig(n_steps=1), batch_size=2)
+    torch.nn.init.zeros_(model.head.weight)  # type: ignore[arg-type]
+    torch.nn.init.zeros_(model.head.bias)  # type: ignore[arg-type]
+    expected = train.diff(dim=1).abs().mean().item() / task.climate.std
+    assert task.crps_next() == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("head", ["deterministic", "distributional", "categorical"])
 @pytest.mark.parametrize("trunk", ["separable", "mlp", "convolution"])
 def test_every_model_reads_the_past_alone_and_learns(trunk: str, head: str) -> None:
     torch.manual_seed(0)
@@ -209,7 +297,7 @@ def test_every_model_reads_the_past_alone_and_learns(trunk: str, head: str) -> N
         optimizer.step()
         losses.append(loss.item())
     assert np.mean(losses[-5:]) < np.mean(losses[:3]) - 0.2
-    assert set(task.evaluate()) == {"crps", "crps_last", "rmse_last", "spread_error", "score"}
+    assert set(task.evaluate()) == {"crps", "crps_last", "rmse_last", "spread_error", "crps_next", "score"}
     drawn = roll_out(model, train[:, :3], 2, torch.Generator().manual_seed(0))
     again = roll_out(model, train[:, :3], 2, torch.Generator().manual_seed(0))
     other = roll_out(model, train[:, :3], 2, torch.Generator().manual_seed(1))
