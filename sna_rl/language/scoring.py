@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from sna_rl.language.losses import LanguageModel
 
-MAX_BLOCKS = 64  # blocks of held-out text that are looked at, spread over all of it
+MAX_BLOCKS = 64  # of held-out text that are looked at while training
 BLOCKS_AT_ONCE = 8
 RARE_SHARE = 0.05  # of the training text that the rare tokens make up together
 
@@ -23,6 +23,7 @@ def perplexity(
     n_bytes: Int[Tensor, " vocab"],
     n_positions: int,
     rare: Bool[Tensor, " vocab"] | None = None,
+    max_blocks: int = MAX_BLOCKS,
 ) -> dict[str, float]:
     """Perplexity and bits per byte of held-out tokens, in blocks that don't overlap.
 
@@ -34,16 +35,17 @@ def perplexity(
         n_bytes: length of each token of the vocabulary in bytes.
         n_positions: tokens of a block.
         rare: True for the tokens whose perplexity is told apart.
+        max_blocks: most blocks that are looked at, spread over the text.
 
     Returns:
         "loss" (nats a token), "perplexity", "bits_per_byte", "n_tokens" predicted, and "rare_perplexity"
         where rare tokens are named and occur.
 
     Cost:
-        At most 64 blocks, spread over the text.
+        `max_blocks` forward passes of a block at most.
     """
     n_blocks = (len(tokens) - 1) // n_positions
-    starts = torch.linspace(0, n_blocks - 1, min(n_blocks, MAX_BLOCKS)).long() * n_positions
+    starts = torch.linspace(0, n_blocks - 1, min(n_blocks, max_blocks)).long() * n_positions
     windows = tokens[starts.unsqueeze(1) + torch.arange(n_positions + 1)]
     device = next(model.parameters()).device
     blocks = windows.split(BLOCKS_AT_ONCE)  # type: ignore[no-untyped-call]
