@@ -1,9 +1,10 @@
 """The same training loops on one CUDA card: sna_rl with its update as a CUDA graph beside Stable-Baselines3.
 
-Run it as `python -m tests.benchmarks.cuda`; it is made for under 8 minutes. First the fused updates must
-equal Stable-Baselines3's on the card, and compiled ones must be replayed from recordings. Then every arm is a
-process that waits while others train, and they take turns; ratios of steps a second (wall time, since the
-card works beside the processor) are taken within a round. The figures go to results/throughput/cuda/.
+Run it as `python -m tests.benchmarks.throughput_cuda`; it is made for under 8 minutes. First the fused
+updates must equal Stable-Baselines3's on the card, and compiled ones must be replayed from recordings. Then
+every arm is a process that waits while others train, and they take turns; ratios of steps a second are
+taken within a round, of wall time, since the card works beside the processor. Figures go to
+results/throughput/cuda/.
 """
 
 from __future__ import annotations
