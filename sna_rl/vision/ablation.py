@@ -84,8 +84,9 @@ def ablate(
     configs = {name: config.changed(changes) for name, changes in variants.items()}
     if config.task.task == "mask":
         raise UsageError("ablate compares accuracies, of sudoku or classify, and mask has none")
-    common = {name: value for name, value in config.plain().items() if name != "seed"}
-    keep_settings(output / "settings.yml", common)
+    plain, default = config.plain(), VisionConfig().plain()
+    changed = {name: value for name, value in plain.items() if name != "seed" and value != default[name]}
+    keep_settings(output / "settings.yml", changed)
     table = Table(output / "table.csv", ["variant", "seed"])
     write_json(output / "versions.json", versions())
     for seed in seeds:

@@ -10,6 +10,7 @@ from sna_rl.separable.checks import check_int, check_name
 MODELS = ("hyper-set", "transformer", "crate", "crate-t", "energy-transformer")
 STEPS = ("fixed", "iteration", "start", "current")
 TIMES = ("mlp", "normed", "sinusoid")
+PLACES = ("cells", "lines")
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class ModelConfig:
         lora_scale: their scale a.
         norm: the transformer's norms: rms or layer.
         plain_patches: patches are embedded by one linear map, without the two layer norms around it.
+        places: of Sudoku's cells: a learned vector each (cells), or the sum of those of row, column and box
+            (lines).
         dropout: share of the embedded tokens' numbers left out in training.
         truncate: iterations that gradients flow back through; 0 for all.
         recompute: keep one state an iteration for the backward pass and compute the rest again.
@@ -74,6 +77,7 @@ class ModelConfig:
     lora_scale: float | None = None
     norm: str = "rms"
     plain_patches: bool = False
+    places: str = "cells"
     dropout: float = 0.0
     truncate: int = 0
     recompute: bool = False
@@ -84,6 +88,7 @@ class ModelConfig:
         check_name("steps", self.steps, STEPS)
         check_name("step_time", self.step_time, TIMES)
         check_name("norm", self.norm, ("rms", "layer"))
+        check_name("places", self.places, PLACES)
         for name in ("width", "n_heads", "hidden", "n_iterations", "n_layers"):
             check_int(name, getattr(self, name), 1)
         for name in ("lora_rank", "truncate", "n_halvings"):

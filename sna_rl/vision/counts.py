@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -31,6 +32,7 @@ def n_flops(module: nn.Module, *inputs: Any) -> int:
         60
     """
     fused = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _attention_flops}
+    module = deepcopy(module).requires_grad_(False)  # the counter fails at a view of a trained parameter
     with torch.no_grad(), FlopCounterMode(display=False, custom_mapping=fused) as counter:
         module(*inputs)
     return int(counter.get_total_flops())

@@ -23,6 +23,8 @@ class SymbolEmbedding(nn.Module):
         width: size of a token.
         learned: places are learned; otherwise a fixed sinusoid of row and column, for a square sequence.
         dropout: share of the numbers left out in training.
+        groups: the group that each token belongs to, a row of numbers for each way of grouping; a place is
+            then the sum of a learned vector a group.
 
     Raises:
         UsageError: if a fixed place is wanted in a sequence that is not square.
@@ -33,11 +35,21 @@ class SymbolEmbedding(nn.Module):
     """
 
     def __init__(
-        self, n_symbols: int, n_tokens: int, width: int, learned: bool = True, dropout: float = 0.0
+        self,
+        n_symbols: int,
+        n_tokens: int,
+        width: int,
+        learned: bool = True,
+        dropout: float = 0.0,
+        groups: Int[Tensor, "ways tokens"] | None = None,
     ) -> None:
         super().__init__()
         self.symbols = nn.Embedding(n_symbols, width)
-        if learned:
+        self.groups: Tensor | None
+        self.register_buffer("groups", groups, persistent=False)
+        if groups is not None:
+            self.places = nn.Parameter(torch.randn(len(groups), int(groups.max()) + 1, width) * INITIAL_STD)
+        elif learned:
             self.places = nn.Parameter(torch.randn(n_tokens, width) * INITIAL_STD)
         else:
             side = round(n_tokens**0.5)
@@ -48,7 +60,11 @@ class SymbolEmbedding(nn.Module):
 
     def forward(self, symbols: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
         """Embed."""
-        x: Tensor = self.dropout(self.symbols(symbols) + self.places)
+        places: Tensor = self.places
+        if self.groups is not None:
+            ways = torch.arange(len(places), device=places.device)
+            places = places[ways.unsqueeze(1), self.groups].sum(0)
+        x: Tensor = self.dropout(self.symbols(symbols) + places)
         return x
 
 

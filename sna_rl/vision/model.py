@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -19,6 +20,8 @@ from sna_rl.vision.embeddings import (
 from sna_rl.vision.recurrence import Recurrence, State
 
 N_CELLS, N_DIGITS = 81, 9
+LINES = [(row, column, 3 * (row // 3) + column // 3) for row in range(9) for column in range(9)]
+"""Row, column and box of every cell."""
 
 
 class IterativeModel(nn.Module):
@@ -93,12 +96,12 @@ def sudoku_model(config: ModelConfig) -> IterativeModel:
         config: the architecture.
 
     Example:
-        >>> import torch
         >>> model = sudoku_model(ModelConfig(width=8, n_heads=2, hidden=16, n_iterations=2))
         >>> model(torch.zeros(1, 81, dtype=torch.int64)).shape
         torch.Size([1, 81, 9])
     """
-    embed = SymbolEmbedding(N_DIGITS + 1, N_CELLS, config.width, dropout=config.dropout)
+    groups = torch.tensor(LINES).T if config.places == "lines" else None
+    embed = SymbolEmbedding(N_DIGITS + 1, N_CELLS, config.width, dropout=config.dropout, groups=groups)
     return IterativeModel(embed, Recurrence(config), SymbolHead(config.width, N_DIGITS, eps=config.eps))
 
 
@@ -155,7 +158,6 @@ class ImageEncoder(nn.Module):
         config: the architecture; `n_iterations` is the dial.
 
     Example:
-        >>> import torch
         >>> config = ModelConfig(width=8, n_heads=2, hidden=16, n_iterations=2)
         >>> encoder = ImageEncoder((3, 56, 56), 7, config)
         >>> encoder.features_dim, encoder(torch.zeros(4, 3, 56, 56)).shape

@@ -64,7 +64,7 @@ class Run:
         *,
         best: bool = False,
         device: str = "auto",
-        data: str = "",
+        data: str | Data = "",
         n_halvings: int | None = None,
     ) -> Run:
         """A trained run.
@@ -73,7 +73,8 @@ class Run:
             folder: its run folder.
             best: the weights of the best evaluation instead of the last ones.
             device: auto, cpu or cuda.
-            data: other data than those it was trained on; of one CSV file of boards every board is tested.
+            data: other data than those it was trained on, or the same loaded already; of one CSV file of
+                boards every board is tested.
             n_halvings: of a step that raises the energy; those of training by default.
 
         Raises:
@@ -83,8 +84,10 @@ class Run:
         config = VisionConfig.of(open_run(folder))
         if n_halvings is not None:
             config = config.changed({"n_halvings": n_halvings})
-        if config.task.task == "sudoku":
-            loaded: Data = boards_to_score(Path(data)) if data else read_splits(folder / BOARDS)
+        if not isinstance(data, str):
+            loaded = data
+        elif config.task.task == "sudoku":
+            loaded = boards_to_score(Path(data)) if data else read_splits(folder / BOARDS)
         else:
             loaded = load_data(config.changed({"data": data}) if data else config)
         run = cls._of(config, loaded, device)

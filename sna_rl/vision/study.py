@@ -76,7 +76,7 @@ def keep_settings(path: Path, settings: Mapping[str, object]) -> None:
 
     Args:
         path: a YAML file beside the table.
-        settings: plain values.
+        settings: plain values; those left at their default need not be told.
 
     Raises:
         UsageError: if they differ from those of the rows that are there.
@@ -88,9 +88,10 @@ def keep_settings(path: Path, settings: Mapping[str, object]) -> None:
         return
     before = read_yaml(path)
     for name in sorted({*before, *settings}):
-        if before.get(name) != settings.get(name):
+        there, here = (repr(each[name]) if name in each else "at its default" for each in (before, settings))
+        if there != here:
             raise UsageError(
-                f"{str(path)!r} has {name} {before.get(name)!r}, not {settings.get(name)!r}; "
+                f"{str(path)!r} has {name} {there}, not {here}; "
                 "rows of other settings belong in another folder"
             )
 
@@ -135,7 +136,7 @@ def trained(
             if path.exists():
                 spent = cpu_seconds(path) + time.process_time() - began
                 write_json(path / SECONDS, {"cpu_seconds": spent})
-    return Run.open(path, device=device)
+    return Run.open(path, device=device, data="" if data is None else data)
 
 
 def run_folder(config: VisionConfig, folder: Path) -> Path:

@@ -62,7 +62,10 @@ def test_the_table_is_filled_once_and_continued(tmp_path: Path, capsys: pytest.C
     assert float(rows[4]["cells"]) == pytest.approx(found.cells, abs=1e-4)
     assert float(rows[4]["cells_low"]) <= found.cells <= float(rows[4]["cells_high"])
     assert main([*words, "steps:current"]) == 2
-    assert "settings.yml' has steps 'start', not 'current'; rows of other settings" in capsys.readouterr().err
+    assert (
+        "settings.yml' has steps at its default, not 'current'; rows of other settings"
+        in capsys.readouterr().err
+    )
 
 
 def test_mask_has_no_accuracy_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

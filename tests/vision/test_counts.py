@@ -84,6 +84,14 @@ def test_deltas(rank: int, millions: float) -> None:
     assert round(n_parameters(class_model(config, (3, 224, 224), 16, 100)) / 1e6, 2) == millions
 
 
+def test_a_vector_a_step_costs_no_product() -> None:
+    tokens = torch.zeros(2, 81, dtype=torch.int64)
+    small: dict[str, Any] = {"width": 8, "n_heads": 2, "hidden": 16, "n_iterations": 2}
+    vector, number = (sudoku_model(ModelConfig(**small, steps=steps)) for steps in ("iteration", "fixed"))
+    assert n_flops(vector, tokens) == n_flops(number, tokens)
+    assert all(each.requires_grad for each in vector.parameters())
+
+
 @pytest.mark.parametrize(("model", "steps"), [("hyper-set", "start"), ("transformer", "fixed")])
 def test_products_of_a_token_and_iteration(model: str, steps: str) -> None:
     """2 d² + 2 N d + 2 d M + 2 d² for Hyper-SET, 4 d² + 2 N d + 2 d M for the transformer, N = 81."""

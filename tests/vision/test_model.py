@@ -340,6 +340,16 @@ def test_hidden_patches_tell_nothing_of_their_pixels() -> None:
     assert not torch.equal(embed(images), embed(other))
 
 
+def test_places_by_lines_are_those_of_row_column_and_box() -> None:
+    model = sudoku_model(ModelConfig(width=12, n_heads=3, hidden=20, places="lines"))
+    assert isinstance(model.embed, SymbolEmbedding)
+    places = model.embed.places.data
+    assert places.shape == (3, 9, 12)
+    x = model.embed(torch.zeros(1, 81, dtype=torch.int64)) - model.embed.symbols.weight[0]
+    for cell, (row, column, box) in {0: (0, 0, 0), 40: (4, 4, 4), 33: (3, 6, 5), 80: (8, 8, 8)}.items():
+        torch.testing.assert_close(x[0, cell], places[0, row] + places[1, column] + places[2, box])
+
+
 def test_fixed_places_want_a_square() -> None:
     with pytest.raises(UsageError, match="square of tokens, and 80 are none"):
         SymbolEmbedding(10, 80, 8, learned=False)

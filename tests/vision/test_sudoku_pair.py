@@ -1,0 +1,50 @@
+"""The verdict of the paired Sudoku comparison, from rows with known numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.benchmarks.vision_sudoku import packed, unpacked, verdict
+
+
+def row(model: str, seed: int, iteration: int, n_solved: int) -> dict[str, str]:
+    solved = np.arange(20) < n_solved
+    boards = f"{n_solved / 20:.4f}"
+    return {
+        "model": model,
+        "seed": str(seed),
+        "iteration": str(iteration),
+        "boards": boards,
+        "solved": packed(solved),
+    }
+
+
+def test_bits_there_and_back() -> None:
+    solved = np.arange(13) % 3 == 0
+    assert unpacked(packed(solved), 13).tolist() == solved.tolist()
+
+
+def test_curves_are_means_over_seeds() -> None:
+    rows = [row("transformer", 0, 4, 10), row("transformer", 0, 8, 12), row("transformer", 1, 4, 14)]
+    (line, published, end) = verdict(rows, 4, 20)
+    assert line == (
+        "transformer: 60.0 at 4, 60.0 at 8 iterations, % of boards; at most 0.0 points from 4 to 8"
+    )
+    assert "54.7 %" in published
+    assert "79.0 %" in published
+    assert end == "no comparison: no seed is finished by both models"
+
+
+@pytest.mark.parametrize(("n_solved", "counts"), [(4, False), (5, True)])
+def test_a_comparison_needs_a_transformer_that_solves_boards(n_solved: int, counts: bool) -> None:
+    rows = [row("transformer", 0, 4, n_solved), row("hyper-set", 0, 4, 9), row("hyper-set", 1, 4, 20)]
+    end = verdict(rows, 4, 20)[-1]
+    assert end.startswith("hyper-set − transformer") if counts else "no more than 20% of the boards" in end
+
+
+def test_the_difference_is_paired() -> None:
+    """Nested sets of boards: 2 of 20 differ, so the standard deviation of the mean is √(0.1 · 0.9 / 20)."""
+    rows = [row("transformer", 0, 4, 10), row("hyper-set", 0, 4, 12)]
+    end = verdict(rows, 4, 20)[-1]
+    assert "seeds 0, the same 20 boards: +10.0 points [+0.0, +25.0]" in end
