@@ -29,8 +29,8 @@ from sna_rl.vision.study import Table, cpu_seconds, keep_settings, run_folder, t
 FOLDER = Path(__file__).parents[2] / "results" / "vision" / "energy"
 COMMON: dict[str, Any] = {
     "task": "classify", "model": "hyper-set", "width": 32, "hidden": 32, "n_iterations": 6, "n_side": 7,
-    "n_train": 0, "n_valid": 200, "batch_size": 32, "learning_rate": 4e-3, "n_warmup": 15, "lr_floor": 0.05,
-    "n_steps": 150, "eval_freq": 0, "save_freq": 50,
+    "n_train": 0, "n_valid": 100, "batch_size": 32, "learning_rate": 4e-3, "n_warmup": 15, "lr_floor": 0.05,
+    "n_steps": 100, "eval_freq": 0, "save_freq": 50,
 }  # fmt: skip
 STEPS: dict[str, dict[str, Any]] = {
     "fixed": {"steps": "fixed"},
@@ -38,7 +38,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "learned, positive": {"steps": "start", "positive_steps": True},
 }
 HALVINGS = 6
-N_READ = 1_000
+N_READ = 500
 """First test images, on which accuracy and energy are read."""
 
 
