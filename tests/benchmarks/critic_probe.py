@@ -10,7 +10,6 @@ exploration, this shows in a minute. Rows in table.csv stay.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import time
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from numpy.typing import NDArray
 
 from sna_rl.agents import ALGORITHMS
 from sna_rl.runs import versions
+from sna_rl.runs.rows import Rows
 from sna_rl.training.loading import Source, load_agent
 
 Array = NDArray[np.float32]
@@ -119,7 +119,7 @@ def learner(model: Any, data: dict[str, Array], critic: dict[str, Any], seed: in
     """A SAC agent with the run's policy, held still and deterministic, and the transitions in its buffer."""
     kwargs = {"critic": "cp", **critic}
     kwargs["critic_lr_ratio"] = kwargs.get("critic_lr_ratio", 1.0) * LEARNING_RATE / STILL
-    agent = ALGORITHMS["sac"](
+    agent: Any = ALGORITHMS["sac"](
         "SNAPolicy",
         ENV,
         learning_rate=STILL,
@@ -150,7 +150,7 @@ def explained(values: NDArray[np.float64], truth: NDArray[np.float64]) -> float:
 
 def centred(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Values less their mean in each state."""
-    return values - values.mean(1, keepdims=True)
+    return np.asarray(values - values.mean(1, keepdims=True))
 
 
 @torch.no_grad()
@@ -184,12 +184,7 @@ def main() -> None:
     parser.add_argument("--critics", nargs="+", choices=list(CRITICS), default=list(CRITICS))
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
-    table = arguments.out / "table.csv"
-    done = (
-        {(row["critic"], int(row["seed"])) for row in csv.DictReader(table.open())}
-        if table.exists()
-        else set()
-    )
+    table = Rows(arguments.out / "table.csv", ["critic", "seed", "updates"])
     model = load_agent(Source(arguments.run), n_envs=1).model
     rng = np.random.default_rng(0)
     data = collect(model, rng)
@@ -201,7 +196,7 @@ def main() -> None:
     )
     for seed in arguments.seeds:
         for name in arguments.critics:
-            if (name, seed) in done:
+            if table.find(critic=name, seed=seed, updates=CHECKS[-1]):
                 continue
             agent = learner(model, data, CRITICS[name], seed)
             n_parameters = sum(parameter.numel() for parameter in agent.critic.parameters())
@@ -212,12 +207,8 @@ def main() -> None:
                 row = {"critic": name, "seed": seed, "updates": n_updates, "parameters": n_parameters}
                 row |= {key: round(value, 4) for key, value in score(agent, truth).items()}
                 row["cpu_seconds"] = round(time.process_time() - started, 1)
-                new = not table.exists()
-                with table.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, list(row), lineterminator="\n")
-                    if new:
-                        writer.writeheader()
-                    writer.writerow(row)
+                if table.find(critic=name, seed=seed, updates=n_updates) is None:
+                    table.add(row)
                 print(*row.values(), sep="\t", flush=True)
 
 

@@ -12,6 +12,7 @@ import argparse
 import csv
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,14 @@ Products = tuple[list[Callable[[], Any]], float]
 def prepared(name: str) -> tuple[Any, list[Products]]:
     """An agent with a compiled update and some transitions, and the products of its graphs."""
     found: list[Products] = []
-    compile_ = update.compiled
+    module: Any = update
+    compile_ = module.compiled
 
     def remember(graph: fx.GraphModule, tensors: Any, label: str) -> Any:
         found.append(products(graph))
         return compile_(graph, tensors, label)
 
-    update.compiled = remember  # type: ignore[assignment]
+    module.compiled = remember
     arm = ARMS[name]
     agent = ALGORITHMS[arm["algo"]](
         "SNAPolicy",
@@ -63,7 +65,7 @@ def prepared(name: str) -> tuple[Any, list[Products]]:
         **arm["options"],
     )
     agent.learn(STARTS + 10)
-    update.compiled = compile_
+    module.compiled = compile_
     return agent, found
 
 
@@ -74,7 +76,7 @@ def products(graph: fx.GraphModule) -> Products:
     for node in graph.graph.nodes:
         if node.target in PRODUCTS:
             tensors = [like(argument) for argument in node.args]
-            calls.append(lambda function=node.target, tensors=tensors: function(*tensors))
+            calls.append(partial(node.target, *tensors))
             operations += 2e-9 * tensors[-2].numel() * tensors[-1].shape[-1]
     return calls, operations
 
