@@ -284,8 +284,9 @@ def main() -> None:
         return
     table = Table(given.output / "table.csv", ["arm", "trained_on", "seed"],
                   [*SCORES, *TUNED, *UNITS, *INSIDE, "n_parameters", "cpu_seconds"])  # fmt: skip
-    cells = [(arm, FIRST, seed) for seed in SEEDS for arm in ARMS]
-    cells += [(arm, SECOND, seed) for seed in SEEDS for arm in TRANSFER]
+    others = [arm for arm in ARMS if arm not in TRANSFER]
+    parts = [(TRANSFER, FIRST), (others, FIRST), (TRANSFER, SECOND)]
+    cells = [(arm, kind, seed) for arms, kind in parts for seed in SEEDS for arm in arms]
     for arm, kind, seed in cells:
         if (arm, kind, seed) not in table:
             table.add({"arm": arm, "trained_on": kind, "seed": seed, **row_of(arm, kind, seed)})

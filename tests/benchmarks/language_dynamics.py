@@ -1,9 +1,10 @@
 """A chaotic system: {separable, MLP} × heads at equal parameters, beside simple forecasts and the truth.
 
     python tests/benchmarks/language_dynamics.py
-    python tests/benchmarks/language_dynamics.py --system kuramoto-sivashinsky -o results/language/kuramoto
+    python tests/benchmarks/language_dynamics.py --system kuramoto-sivashinsky --seeds 1
 
-Rows that stand in table.csv are not computed again, so that a study which was stopped goes on.
+The folder is the system's, under results/language. Rows that stand in table.csv are not computed again, so
+that a study which was stopped goes on.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from sna_rl.runs import write_json
 from sna_rl.runs.fit_config import FitConfig
 from sna_rl.runs.versions import versions
 
-FOLDER = Path(__file__).parents[2] / "results" / "language" / "dynamics"
+FOLDER = Path(__file__).parents[2] / "results" / "language"
 SEPARABLE = ForecastConfig(40, "separable", width=64, n_layers=1, n_context=2, rank=32)
 BATCH, LEARNING_RATE, NOISE = 128, 3e-3, 0.05
 STEPS = {"separable": 4000, "mlp": 4000, "convolution": 1000}
@@ -71,17 +72,19 @@ def truth(system: str, long_steps: int, seed: int) -> torch.Tensor:
     return trajectories(system, N_ROLLOUTS, long_steps, seed=20_000 + seed)
 
 
-def trained(trunk: str, head: str, task_of: dict[str, torch.Tensor], seed: int) -> tuple[ForecastTask, float]:
+def trained(
+    trunk: str, head: str, data: dict[str, torch.Tensor], seed: int, n_steps: int
+) -> tuple[ForecastTask, float]:
     """A task with its model after its steps, and the processor seconds they took."""
-    separable = replace(SEPARABLE, size=task_of["train"].shape[-1], head=head)
+    separable = replace(SEPARABLE, size=data["train"].shape[-1], head=head)
     config = replace(separable, trunk=trunk)
     if trunk != "separable":
         size = sum(p.numel() for p in Forecaster(separable).parameters())
         config = equal_parameters(replace(config, n_layers=3), size)
     torch.manual_seed(seed)
     model = Forecaster(config)
-    fit = FitConfig(n_steps=STEPS[trunk], seed=seed)
-    task = ForecastTask(model, task_of["train"], task_of["test"], fit, BATCH, NOISE)
+    fit = FitConfig(n_steps=n_steps, seed=seed)
+    task = ForecastTask(model, data["train"], data["test"], fit, BATCH, NOISE)
     optimizer = torch.optim.Adam(model.parameters(), LEARNING_RATE)
     began = time.process_time()
     for step in range(fit.n_steps):
@@ -96,7 +99,7 @@ def trained(trunk: str, head: str, task_of: dict[str, torch.Tensor], seed: int) 
     return task, time.process_time() - began
 
 
-def measured(system: str, name: str, head: str, seed: int, long_steps: int) -> Row:
+def measured(system: str, name: str, head: str, seed: int, n_steps: int, long_steps: int) -> Row:
     """One row of the table; the data are of the seed too."""
     data = {
         "train": trajectories(system, 32, 1000, seed=seed),
@@ -104,11 +107,11 @@ def measured(system: str, name: str, head: str, seed: int, long_steps: int) -> R
     }
     climate = Climate(data["train"])
     predictor: Predictor
-    seconds, n_steps, size, after = 0.0, 0, 0, None
+    seconds, size, after = 0.0, 0, None
     if name in STEPS:
-        task, seconds = trained(name, head, data, seed)
+        task, seconds = trained(name, head, data, seed, n_steps)
         predictor, after = task.model, round(task.crps_next(), 5)
-        n_steps, size = STEPS[name], sum(p.numel() for p in predictor.parameters())
+        size = sum(p.numel() for p in predictor.parameters())
     elif name == "true system":
         predictor = TrueSystem(system)
     else:
@@ -151,11 +154,15 @@ def main() -> None:
     )
     parser.add_argument("--system", choices=SYSTEMS, default="lorenz96")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument(
+        "--steps", type=int, help="of every trained model; by default 4,000, convolution 1,000"
+    )
     parser.add_argument("--long-steps", type=int, default=10_000)
-    parser.add_argument("-o", "--output", type=Path, default=FOLDER)
+    parser.add_argument("-o", "--output", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
     ran_on = versions()
+    given.output = given.output or FOLDER / given.system
     given.output.mkdir(parents=True, exist_ok=True)
     (given.output / "command").write_text(shlex.join(["python", *sys.argv]) + "\n")
     write_json(given.output / "versions.json", ran_on)
@@ -166,10 +173,11 @@ def main() -> None:
     cells = [(name, head) for head in heads for name in ("separable", "mlp")]
     simple = [(name, "distributional" if name != "true system" else "deterministic") for name in SIMPLE]
     slow = [("convolution", head) for head in heads]
-    for part in (cells + simple, slow):
+    for part in (simple, cells, slow):
         for name, head, seed in [(*cell, seed) for seed in range(given.seeds) for cell in part]:
             if (name, head, seed) not in table:
-                table.add(asdict(measured(given.system, name, head, seed, given.long_steps)))
+                n_steps = (given.steps or STEPS[name]) if name in STEPS else 0
+                table.add(asdict(measured(given.system, name, head, seed, n_steps, given.long_steps)))
                 draw(table.rows(), given.system, given.output / "scores.png")
 
 

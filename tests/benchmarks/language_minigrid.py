@@ -41,7 +41,7 @@ MISSIONS = [
 WORDS = Words(MISSIONS, length=6)
 LARGEST = 10.0  # of the numbers that MiniGrid describes a cell with
 ARMS = ("reads", "blind")
-N_EVALUATED = 100
+N_EVALUATED = 50
 
 
 class Observed(gymnasium.ObservationWrapper[dict[str, Any], Any, Any]):
@@ -112,7 +112,7 @@ def main() -> None:
     """Fill the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=20_000)
+    parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     given = parser.parse_args()
     torch.set_num_threads(1)
