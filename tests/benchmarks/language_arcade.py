@@ -1,7 +1,8 @@
 """Does decoupling state and constraint help on word problems? Paired arms: same data, same seed, same steps.
 
     python tests/benchmarks/language_arcade.py choose    # difficulty, then λ × learning rate, on seed 100
-    python tests/benchmarks/language_arcade.py           # all arms, seeds 0–4, transfer, costs, report.md
+    python tests/benchmarks/language_arcade.py           # all arms, seeds 0–4, with transfer; then the report
+    python tests/benchmarks/language_arcade.py report    # costs, and report.md of the rows that stand
 
 Rows that stand in a table are not computed again, so that a study which was stopped goes on.
 """
@@ -271,7 +272,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("part", nargs="?", choices=["choose", "arms"], default="arms")
+    parser.add_argument("part", nargs="?", choices=["choose", "arms", "report"], default="arms")
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -287,7 +288,7 @@ def main() -> None:
     others = [arm for arm in ARMS if arm not in TRANSFER]
     parts = [(TRANSFER, FIRST), (others, FIRST), (TRANSFER, SECOND)]
     cells = [(arm, kind, seed) for arms, kind in parts for seed in SEEDS for arm in arms]
-    for arm, kind, seed in cells:
+    for arm, kind, seed in cells if given.part == "arms" else []:
         if (arm, kind, seed) not in table:
             table.add({"arm": arm, "trained_on": kind, "seed": seed, **row_of(arm, kind, seed)})
     write_json(given.output / "cost.json", cost())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -97,6 +98,22 @@ def test_generation_goes_on_with_the_prompt(run: Path, capsys: pytest.CaptureFix
         texts.append(capsys.readouterr().out)
     assert texts[0] == texts[1]
     assert texts[0].startswith("the cat")
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the sandbox is of Linux x86-64")
+def test_code_is_scored_when_the_user_says_so(run: Path, tmp_path: Path) -> None:
+    problem = {
+        "task_id": "0",
+        "prompt": "def f():\n",
+        "test": "def check(c):\n    assert c() == 1",
+        "entry_point": "f",
+    }
+    file, target = tmp_path / "problems.jsonl", tmp_path / "numbers.json"
+    file.write_text(json.dumps(problem))
+    assert main(["lm", "evaluate", str(run), "--code", str(file), "--run-code", "-o", str(target)]) == 0
+    numbers = json.loads(target.read_text())
+    assert numbers["pass_at_1"] == 0.0  # it writes of cats
+    assert sum(value for name, value in numbers.items() if name.startswith("n_")) == 1.0
 
 
 def test_quantisation_says_loss_and_size(
