@@ -1,76 +1,17 @@
-"""Studies that go on: a table whose finished rows are never computed again, paired differences, turns."""
+"""What studies say: paired differences with their interval, and works timed in turn."""
 
 from __future__ import annotations
 
-import csv
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from scipy.stats import ttest_rel
 
 from sna_rl.errors import UsageError
-from sna_rl.runs.atomic import atomic_write
 
 UNTOLD = 3  # turns that are not timed, while caches fill
-
-
-class Table:
-    """Rows in a CSV file, each known by its key; the file is whole after every row.
-
-    Args:
-        path: the file; made with the first row.
-        keys: columns that tell rows apart.
-        columns: all others; one that a row does not have stays empty.
-
-    Raises:
-        UsageError: if the file has other columns.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     table = Table(Path(folder) / "table.csv", ["arm", "seed"], ["score"])
-        ...     table.add({"arm": "plain", "seed": 0, "score": 0.5})
-        ...     ("plain", 0) in table, ("plain", 1) in table, table.rows()
-        (True, False, [{'arm': 'plain', 'seed': '0', 'score': '0.5'}])
-    """
-
-    def __init__(self, path: Path, keys: Sequence[str], columns: Sequence[str]) -> None:
-        self.path, self.keys, self.columns = path, tuple(keys), (*keys, *columns)
-        if path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                found = tuple(csv.DictReader(file).fieldnames or ())
-            if found != self.columns:
-                raise UsageError(
-                    f"{str(path)!r} has the columns {', '.join(found)}, and this study writes "
-                    f"{', '.join(self.columns)}; name another folder"
-                )
-
-    def rows(self) -> list[dict[str, str]]:
-        """Finished rows, as text."""
-        if not self.path.exists():
-            return []
-        with self.path.open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
-
-    def __contains__(self, key: Sequence[object]) -> bool:
-        """Whether the row of a key is finished."""
-        wanted = [str(part) for part in key]
-        return any([row[name] for name in self.keys] == wanted for row in self.rows())
-
-    def add(self, row: Mapping[str, object]) -> None:
-        """Write a row more.
-
-        Args:
-            row: name → value; every name is a column's.
-        """
-        rows: list[Mapping[str, object]] = [*self.rows(), row]
-        with atomic_write(self.path, "w") as file:
-            writer = csv.DictWriter(file, self.columns, restval="", lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
 
 
 class Paired(NamedTuple):

@@ -31,11 +31,12 @@ from sna_rl.language.reasoning import KINDS, Problem, answer_of, problems
 from sna_rl.language.running import TEST_SEED, make_model, make_optimizer
 from sna_rl.language.selectivity import answering
 from sna_rl.language.settings import LMSettings
-from sna_rl.language.study import Table, in_turns, paired
+from sna_rl.language.study import in_turns, paired
 from sna_rl.language.tasks import ProblemTask
 from sna_rl.language.tokens import BPETokens
 from sna_rl.runs import write_json
 from sna_rl.runs.fit import fit
+from sna_rl.runs.rows import Rows
 from sna_rl.runs.versions import versions
 
 FOLDER = Path(__file__).parents[2] / "results" / "language" / "arcade"
@@ -178,15 +179,15 @@ def row_of(arm: str, kind: str, seed: int) -> dict[str, float]:
 
 def choose(folder: Path) -> None:
     """Tables of the choices: difficulty without a penalty, then λ × learning rate at the chosen one."""
-    difficulty = Table(folder / "difficulty.csv", ["largest"], SCORES)
+    difficulty = Rows(folder / "difficulty.csv", ["largest"])
     for largest in LEVELS:
-        if (largest,) not in difficulty:
+        if difficulty.find(largest=largest) is None:
             model, _ = trained(ARMS[BASE], FIRST, CHOICE_SEED, largest)
             difficulty.add({"largest": largest, **scored(model, CHOICE_SEED, largest=largest)})
-    grid = Table(folder / "grid.csv", ["strength", "learning_rate"], SCORES)
+    grid = Rows(folder / "grid.csv", ["strength", "learning_rate"])
     for rate in RATES:
         for strength in STRENGTHS:
-            if (strength, rate) not in grid:
+            if grid.find(strength=strength, learning_rate=rate) is None:
                 changes = {"strength": strength, "learning_rate": rate}
                 model, _ = trained(changes, FIRST, CHOICE_SEED)
                 grid.add({**changes, **scored(model, CHOICE_SEED)})
@@ -227,7 +228,9 @@ def cost() -> dict[str, float]:
 def difference(rows: list[dict[str, str]], column: str, arm: str, base: str) -> str:
     """Cell of a table: an arm's mean, its paired difference to another arm in points, what that is worth."""
     values = {
-        name: {row["seed"]: 100 * float(row[column]) for row in rows if row["arm"] == name and row[column]}
+        name: {
+            row["seed"]: 100 * float(row[column]) for row in rows if row["arm"] == name and row.get(column)
+        }
         for name in (arm, base)
     }
     seeds = sorted(values[arm].keys() & values[base].keys())
@@ -240,11 +243,11 @@ def difference(rows: list[dict[str, str]], column: str, arm: str, base: str) -> 
     return f"{found.mean:+.1f} ({found.low:+.1f} to {found.high:+.1f}), {clear if power else 'no power'}"
 
 
-def report(table: Table) -> str:
+def report(table: Rows) -> str:
     """Means and paired differences as Markdown, per cent and points."""
     lines = []
     for kind in (FIRST, SECOND):
-        rows = [row for row in table.rows() if row["trained_on"] == kind]
+        rows = [row for row in table.rows if row["trained_on"] == kind]
         other = next(each for each in KINDS if each != kind)
         columns = [f"exact_{kind}", f"exact_{other}", f"tuned_{other}", f"tuned_{kind}", *UNITS]
         lines += [f"## Trained on {kind} problems", "",
@@ -254,7 +257,7 @@ def report(table: Table) -> str:
             own = [row for row in rows if row["arm"] == arm]
             means = [
                 f"{100 * statistics.fmean(map(float, told)):.1f}"
-                if (told := [r[c] for r in own if r[c]])
+                if (told := [r[c] for r in own if r.get(c)])
                 else "–"
                 for c in columns
             ]
@@ -283,13 +286,12 @@ def main() -> None:
     if given.part == "choose":
         choose(given.output)
         return
-    table = Table(given.output / "table.csv", ["arm", "trained_on", "seed"],
-                  [*SCORES, *TUNED, *UNITS, *INSIDE, "n_parameters", "cpu_seconds"])  # fmt: skip
+    table = Rows(given.output / "table.csv", ["arm", "trained_on", "seed"])
     others = [arm for arm in ARMS if arm not in TRANSFER]
     parts = [(TRANSFER, FIRST), (others, FIRST), (TRANSFER, SECOND)]
     cells = [(arm, kind, seed) for arms, kind in parts for seed in SEEDS for arm in arms]
     for arm, kind, seed in cells if given.part == "arms" else []:
-        if (arm, kind, seed) not in table:
+        if table.find(arm=arm, trained_on=kind, seed=seed) is None:
             table.add({"arm": arm, "trained_on": kind, "seed": seed, **row_of(arm, kind, seed)})
     write_json(given.output / "cost.json", cost())
     (given.output / "report.md").write_text(report(table))

@@ -31,11 +31,11 @@ from sna_rl.language.rollout import (
     score_forecasts,
     score_long,
 )
-from sna_rl.language.study import Table
 from sna_rl.language.systems import SYSTEMS, trajectories
 from sna_rl.language.tasks import ForecastTask
 from sna_rl.runs import write_json
 from sna_rl.runs.fit_config import FitConfig
+from sna_rl.runs.rows import Rows
 from sna_rl.runs.versions import versions
 
 FOLDER = Path(__file__).parents[2] / "results" / "language"
@@ -63,7 +63,7 @@ class Row:
     spectrum_error: float
     n_diverged: float
     n_rollouts: float
-    crps_next: float | None = None
+    crps_next: float | str = ""  # of trained models
 
 
 @cache
@@ -107,7 +107,8 @@ def measured(system: str, name: str, head: str, seed: int, n_steps: int, long_st
     }
     climate = Climate(data["train"])
     predictor: Predictor
-    seconds, size, after = 0.0, 0, None
+    after: float | str = ""
+    seconds, size = 0.0, 0
     if name in STEPS:
         task, seconds = trained(name, head, data, seed, n_steps)
         predictor, after = task.model, round(task.crps_next(), 5)
@@ -166,19 +167,17 @@ def main() -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     (given.output / "command").write_text(shlex.join(["python", *sys.argv]) + "\n")
     write_json(given.output / "versions.json", ran_on)
-    keys = ["model", "head", "seed"]
-    columns = [column for column in Row.__dataclass_fields__ if column not in keys]
-    table = Table(given.output / "table.csv", keys, columns)
+    table = Rows(given.output / "table.csv", ["model", "head", "seed"])
     heads = ("distributional", "deterministic", "categorical")
     cells = [(name, head) for head in heads for name in ("separable", "mlp")]
     simple = [(name, "distributional" if name != "true system" else "deterministic") for name in SIMPLE]
     slow = [("convolution", head) for head in heads]
     for part in (simple, cells, slow):
         for name, head, seed in [(*cell, seed) for seed in range(given.seeds) for cell in part]:
-            if (name, head, seed) not in table:
+            if table.find(model=name, head=head, seed=seed) is None:
                 n_steps = (given.steps or STEPS[name]) if name in STEPS else 0
                 table.add(asdict(measured(given.system, name, head, seed, n_steps, given.long_steps)))
-                draw(table.rows(), given.system, given.output / "scores.png")
+                draw(table.rows, given.system, given.output / "scores.png")
 
 
 if __name__ == "__main__":

@@ -24,11 +24,12 @@ from sna_rl.language.model import SeparableLM
 from sna_rl.language.running import make_model, make_optimizer
 from sna_rl.language.scoring import perplexity, rare_tokens
 from sna_rl.language.settings import LMSettings
-from sna_rl.language.study import Table, in_turns, paired
+from sna_rl.language.study import in_turns, paired
 from sna_rl.language.tasks import TextTask
 from sna_rl.language.tokens import BPETokens
 from sna_rl.runs import write_json
 from sna_rl.runs.fit import fit
+from sna_rl.runs.rows import Rows
 from sna_rl.runs.versions import versions
 
 FOLDER = Path(__file__).parents[2] / "results" / "language" / "embedding"
@@ -108,15 +109,15 @@ class Study:
         return {**said, "ratio": statistics.median(a / b for a, b in zip(*times, strict=True))}
 
 
-def best_rate(table: Table, arm: str) -> float:
+def best_rate(table: Rows, arm: str) -> float:
     """The learning rate of an arm's lowest loss in the choice."""
-    tried = [row for row in table.rows() if row["arm"] == arm]
+    tried = [row for row in table.rows if row["arm"] == arm]
     return float(min(tried, key=lambda row: float(row["loss"]))["learning_rate"])
 
 
-def per_cent(table: Table, column: str) -> str:
+def per_cent(table: Rows, column: str) -> str:
     """Difference of the separable embedding's perplexity to the table's, with its interval."""
-    logs = {arm: [math.log(float(row[column])) for row in table.rows() if row["arm"] == arm] for arm in ARMS}
+    logs = {arm: [math.log(float(row[column])) for row in table.rows if row["arm"] == arm] for arm in ARMS}
     if len(logs["table"]) != len(logs["separable"]) or len(logs["table"]) < 2:
         return f"{column}: too few pairs"
     found = paired(logs["separable"], logs["table"])
@@ -140,17 +141,16 @@ def main() -> None:
     (given.output / "command").write_text(shlex.join(["python", *sys.argv]) + "\n")
     write_json(given.output / "versions.json", ran_on)
     study = Study(given.text, given.steps)
-    columns = [*SCORES, "n_embedding", "n_blocks", "n_parameters", "n_learned", "cpu_seconds"]
-    choice = Table(given.output / "choice.csv", ["arm", "learning_rate"], columns)
+    choice = Rows(given.output / "choice.csv", ["arm", "learning_rate"])
     for rate in RATES:
         for arm in ARMS:
-            if (arm, rate) not in choice:
+            if choice.find(arm=arm, learning_rate=rate) is None:
                 scores = study.row(arm, rate, CHOICE_SEED, given.steps // 2)
                 choice.add({"arm": arm, "learning_rate": rate, **scores})
-    table = Table(given.output / "table.csv", ["arm", "seed"], ["learning_rate", *columns])
+    table = Rows(given.output / "table.csv", ["arm", "seed"])
     for seed in SEEDS:
         for arm in ARMS:
-            if (arm, seed) not in table:
+            if table.find(arm=arm, seed=seed) is None:
                 rate = best_rate(choice, arm)
                 scores = study.row(arm, rate, seed, given.steps)
                 table.add({"arm": arm, "seed": seed, "learning_rate": rate, **scores})

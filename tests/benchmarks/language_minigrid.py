@@ -26,8 +26,8 @@ from sna_rl.agents.extractor import ModuleExtractor
 from sna_rl.errors import require
 from sna_rl.language.config import LMConfig
 from sna_rl.language.encoder import TextEncoder, Words
-from sna_rl.language.study import Table
 from sna_rl.runs import write_json
+from sna_rl.runs.rows import Rows
 from sna_rl.runs.versions import versions
 
 FOLDER = Path(__file__).parents[2] / "results" / "language" / "minigrid"
@@ -120,11 +120,10 @@ def main() -> None:
     given.output.mkdir(parents=True, exist_ok=True)
     (given.output / "command").write_text(shlex.join(["python", *sys.argv]) + "\n")
     write_json(given.output / "versions.json", ran_on)
-    columns = ["return_before", "right_before", "return", "right", "cpu_seconds"]
-    table = Table(given.output / "table.csv", ["arm", "seed", "n_steps"], columns)
+    table = Rows(given.output / "table.csv", ["arm", "seed", "n_steps"])
     for seed in range(given.seeds):
         for arm in ARMS:
-            if (arm, seed, given.steps) not in table:
+            if table.find(arm=arm, seed=seed, n_steps=given.steps) is None:
                 row = measured(arm, seed, given.steps)
                 table.add({"arm": arm, "seed": seed, "n_steps": given.steps, **row})
 

@@ -1,16 +1,15 @@
-"""Measures of the studies by hand: explained variance, shares of units, paired intervals, tables."""
+"""Measures of the studies by hand: explained variance, shares of units, paired intervals."""
 
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 import torch
 
 from sna_rl.errors import UsageError
 from sna_rl.language.selectivity import answering, explained
-from sna_rl.language.study import Paired, Table, in_turns, paired
+from sna_rl.language.study import Paired, in_turns, paired
 
 
 def test_explained_variance_by_hand() -> None:
@@ -63,24 +62,6 @@ def test_paired_interval_by_hand() -> None:
 def test_an_interval_needs_pairs(arm: list[float], base: list[float]) -> None:
     with pytest.raises(UsageError, match="needs pairs"):
         paired(arm, base)
-
-
-def test_a_table_keeps_its_rows_and_its_columns(tmp_path: Path) -> None:
-    path = tmp_path / "table.csv"
-    table = Table(path, ["arm", "seed"], ["score", "other"])
-    assert table.rows() == []
-    assert ("a", 0) not in table
-    table.add({"arm": "a", "seed": 0, "score": 1.5})
-    table.add({"arm": "a", "seed": 1, "other": "x"})
-    again = Table(path, ["arm", "seed"], ["score", "other"])
-    assert ("a", 1) in again
-    assert ("b", 1) not in again
-    assert path.read_text() == "arm,seed,score,other\na,0,1.5,\na,1,,x\n"
-    with pytest.raises(ValueError, match="wrong"):
-        again.add({"arm": "b", "seed": 0, "wrong": 1})
-    assert path.read_text().count("\n") == 3
-    with pytest.raises(UsageError, match="has the columns arm, seed, score, other"):
-        Table(path, ["arm"], ["score"])
 
 
 def test_works_take_turns() -> None:
