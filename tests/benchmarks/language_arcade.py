@@ -41,7 +41,7 @@ from sna_rl.runs.versions import versions
 
 FOLDER = Path(__file__).parents[2] / "results" / "language" / "arcade"
 N_STEPS, N_TUNING = 300, 150  # steps on one kind of problem, then on the other
-LARGEST, LEARNING_RATE = 9, 3e-3  # chosen on seed 100: difficulty.csv, grid.csv
+LARGEST, LEARNING_RATE = 9, 3e-3  # the first chosen on seed 100: difficulty.csv
 CHOICE_SEED, SEEDS = 100, range(5)
 LEVELS = (9, 20)
 STRENGTHS, RATES = (0.0, 0.1, 0.3, 1.0), (3e-3, 6e-3)
