@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +59,15 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     keep_settings(given.output / "settings.yml", COMMON)
-    (given.output / "command").write_text(shlex.join(["python", *sys.argv]) + "\n")
+    command = [
+        "python",
+        "tests/benchmarks/vision_energy.py",
+        "--data",
+        given.data,
+        "--seeds",
+        str(given.seeds),
+    ]
+    (given.output / "command").write_text(shlex.join(command) + "\n")
     write_json(given.output / "versions.json", versions())
     table = Table(given.output / "table.csv", ["steps", "jacobian", "trained_with", "seed"])
     for seed in range(given.seeds):

@@ -10,8 +10,6 @@ from the tables in --output.
 from __future__ import annotations
 
 import argparse
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -43,12 +41,13 @@ COMMON: dict[str, Any] = {
     "task": "sudoku", "width": 64, "n_heads": 4, "hidden": 256, "n_iterations": 12, "loss_on": "all",
     "batch_size": 32, "n_warmup": 50, "lr_floor": 0.05, "n_steps": 3_000, "eval_freq": 500, "save_freq": 250,
     "n_bases": 400, "n_train": 9_000, "n_valid": 500, "n_test": 1_000, "min_givens": 50, "max_givens": 50,
+    "places": "lines",
 }  # fmt: skip
 CHOSEN: dict[str, dict[str, Any]] = {
     "transformer": {"learning_rate": 2e-3},
     "hyper-set": {"learning_rate": 2e-3},
 }
-"""What --select found."""
+"""Until --select has been run to its end: twice the usual rate for both."""
 SELECTING_STEPS = 600
 
 
@@ -181,9 +180,6 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     given.output.mkdir(parents=True, exist_ok=True)
-    (given.output / ("select_command" if given.select else "command")).write_text(
-        shlex.join(["python", *sys.argv]) + "\n"
-    )
     write_json(given.output / "versions.json", versions())
     if given.select:
         select(given.logs, given.output)

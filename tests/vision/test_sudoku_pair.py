@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 
-from tests.benchmarks.vision_sudoku import packed, unpacked, verdict
+from sna_rl.vision.study import Table
+from tests.benchmarks import vision_sudoku
+from tests.benchmarks.vision_sudoku import compare, packed, select, unpacked, verdict
 
 
 def row(model: str, seed: int, iteration: int, n_solved: int) -> dict[str, str]:
@@ -48,3 +53,32 @@ def test_the_difference_is_paired() -> None:
     rows = [row("transformer", 0, 4, 10), row("hyper-set", 0, 4, 12)]
     end = verdict(rows, 4, 20)[-1]
     assert "seeds 0, the same 20 boards: +10.0 points [+0.0, +25.0]" in end
+
+
+TINY: dict[str, Any] = {
+    "task": "sudoku", "width": 8, "n_heads": 2, "hidden": 16, "n_iterations": 4, "batch_size": 4, "n_steps": 2,
+    "n_bases": 3, "n_train": 12, "n_valid": 4, "n_test": 6, "min_givens": 60, "max_givens": 60,
+}  # fmt: skip
+
+
+def test_both_models_are_read_on_the_same_boards_and_only_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(vision_sudoku, "COMMON", TINY)
+    monkeypatch.setattr(vision_sudoku, "SELECTING_STEPS", 1)
+    monkeypatch.setattr(vision_sudoku, "RATES", (1e-3,))
+    select(tmp_path / "logs", tmp_path)
+    assert [row["model"] for row in Table(tmp_path / "selection.csv", ["model"]).rows] == [
+        "transformer",
+        "hyper-set",
+    ]
+    compare(tmp_path / "logs", tmp_path, [0])
+    rows = Table(tmp_path / "readings.csv", ["model", "seed", "iteration"]).rows
+    assert [row["iteration"] for row in rows] == ["4", "6", "8"] * 2
+    for each in rows:
+        assert unpacked(each["solved"], 6).mean() == pytest.approx(float(each["boards"]), abs=1e-4)
+    runs = [tmp_path / "logs" / "sudoku" / model / "seed-0" / "boards" for model in vision_sudoku.MODELS]
+    assert len({(run / "test.csv").read_text() for run in runs}) == 1
+    assert "no comparison" in capsys.readouterr().out
+    monkeypatch.setattr(vision_sudoku, "trained", None)
+    compare(tmp_path / "logs", tmp_path, [0])
