@@ -56,8 +56,8 @@ def test_the_difference_is_paired() -> None:
 
 
 TINY: dict[str, Any] = {
-    "task": "sudoku", "width": 8, "n_heads": 2, "hidden": 16, "n_iterations": 4, "batch_size": 4, "n_steps": 2,
-    "n_bases": 3, "n_train": 12, "n_valid": 4, "n_test": 6, "min_givens": 60, "max_givens": 60,
+    "task": "sudoku", "width": 8, "n_heads": 2, "hidden": 16, "n_iterations": 4, "batch_size": 4,
+    "n_steps": 2, "n_bases": 3, "n_train": 12, "n_valid": 4, "n_test": 6, "min_givens": 60, "max_givens": 60,
 }  # fmt: skip
 
 
