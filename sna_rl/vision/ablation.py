@@ -9,12 +9,13 @@ from statistics import fmean
 from sna_rl.config import parse_pairs
 from sna_rl.errors import UsageError
 from sna_rl.runs.atomic import write_json
+from sna_rl.runs.rows import Rows
 from sna_rl.runs.versions import versions
 from sna_rl.vision.counts import n_parameters
 from sna_rl.vision.run import Data, load_data
 from sna_rl.vision.scores import interval, scores
 from sna_rl.vision.settings import VisionConfig, with_none_named
-from sna_rl.vision.study import Table, cpu_seconds, keep_settings, run_folder, trained
+from sna_rl.vision.study import cpu_seconds, keep_settings, run_folder, trained
 
 AS_GIVEN = "as given"
 VARIED = (
@@ -87,7 +88,7 @@ def ablate(
     plain, default = config.plain(), VisionConfig().plain()
     changed = {name: value for name, value in plain.items() if name != "seed" and value != default[name]}
     keep_settings(output / "settings.yml", changed)
-    table = Table(output / "table.csv", ["variant", "seed"])
+    table = Rows(output / "table.csv", ["variant", "seed"])
     write_json(output / "versions.json", versions())
     for seed in seeds:
         data: Data | None = None

@@ -1,14 +1,13 @@
-"""Studies over any number of sittings: runs are trained to their end once, rows kept in a table."""
+"""Studies over any number of sittings: runs are trained to their end once, settings kept beside the rows."""
 
 from __future__ import annotations
 
-import csv
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
 from sna_rl.config import dump_yaml, read_yaml
-from sna_rl.errors import SnaError, UsageError
+from sna_rl.errors import UsageError
 from sna_rl.runs.atomic import atomic_write, write_json
 from sna_rl.runs.files import read_json
 from sna_rl.runs.fit_folder import open_run
@@ -16,59 +15,6 @@ from sna_rl.vision.run import Data, Run, go_on, train
 from sna_rl.vision.settings import VisionConfig
 
 SECONDS = "cpu_seconds.json"
-
-
-class Table:
-    """Rows of a CSV file; the file is whole after every row.
-
-    Args:
-        path: the file, made by the first row.
-        keys: columns that tell rows apart.
-
-    Raises:
-        SnaError: if a file is there that lacks one of those columns.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     Table(Path(folder, "table.csv"), ["seed"]).add({"seed": 0, "accuracy": 0.5})
-        ...     Table(Path(folder, "table.csv"), ["seed"]).find(seed=0)
-        {'seed': '0', 'accuracy': '0.5'}
-    """
-
-    def __init__(self, path: Path, keys: list[str]) -> None:
-        self.path, self.keys = path, keys
-        self.rows: list[dict[str, str]] = []
-        if path.exists():
-            with path.open(newline="", encoding="utf-8") as file:
-                self.rows = list(csv.DictReader(file))
-        for key in keys:
-            if any(not row.get(key) for row in self.rows):
-                raise SnaError(
-                    f"{str(path)!r} has a row without {key!r}; remove it, and it is computed again"
-                )
-
-    def find(self, **values: object) -> dict[str, str] | None:
-        """The row of some values of all keys, None where it is still missing.
-
-        Args:
-            **values: key → value.
-        """
-        wanted = {key: str(values[key]) for key in self.keys}
-        return next((row for row in self.rows if wanted.items() <= row.items()), None)
-
-    def add(self, row: Mapping[str, object]) -> None:
-        """Add a row, and write the file.
-
-        Args:
-            row: column → value; numbers are written as they print.
-        """
-        self.rows.append({name: str(value) for name, value in row.items()})
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(self.path, "w") as file:
-            writer = csv.DictWriter(file, list(self.rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
 
 
 def keep_settings(path: Path, settings: Mapping[str, object]) -> None:

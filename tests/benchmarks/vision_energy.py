@@ -17,13 +17,14 @@ from typing import Any
 import torch
 
 from sna_rl.runs import versions, write_json
+from sna_rl.runs.rows import Rows
 from sna_rl.vision.classify import centred, right_images, scaled
 from sna_rl.vision.descent import descent
 from sna_rl.vision.images import Images
 from sna_rl.vision.run import Run, load_data
 from sna_rl.vision.scores import interval
 from sna_rl.vision.settings import VisionConfig
-from sna_rl.vision.study import Table, cpu_seconds, keep_settings, run_folder, trained
+from sna_rl.vision.study import cpu_seconds, keep_settings, run_folder, trained
 
 FOLDER = Path(__file__).parents[2] / "results" / "vision" / "energy"
 COMMON: dict[str, Any] = {
@@ -69,7 +70,7 @@ def main() -> None:
     ]
     (given.output / "command").write_text(shlex.join(command) + "\n")
     write_json(given.output / "versions.json", versions())
-    table = Table(given.output / "table.csv", ["steps", "jacobian", "trained_with", "seed"])
+    table = Rows(given.output / "table.csv", ["steps", "jacobian", "trained_with", "seed"])
     for seed in range(given.seeds):
         data = None
         for arm in arms():

@@ -20,11 +20,12 @@ import torch
 from numpy.typing import NDArray
 
 from sna_rl.runs import versions, write_json
+from sna_rl.runs.rows import Rows
 from sna_rl.vision.counts import n_parameters
 from sna_rl.vision.run import Run
 from sna_rl.vision.scores import interval
 from sna_rl.vision.settings import VisionConfig
-from sna_rl.vision.study import Table, cpu_seconds, keep_settings, run_folder, trained
+from sna_rl.vision.study import cpu_seconds, keep_settings, run_folder, trained
 from sna_rl.vision.sudoku import accuracies, right_cells
 from sna_rl.vision.sudoku_data import Splits, make_boards, read_splits, write_splits
 
@@ -61,7 +62,7 @@ def boards_of(logs: Path) -> Splits:
 
 def select(logs: Path, output: Path) -> None:
     """Validation accuracy of each model at each learning rate."""
-    table = Table(output / "selection.csv", ["model", "learning_rate"])
+    table = Rows(output / "selection.csv", ["model", "learning_rate"])
     for model in MODELS:
         for rate in RATES:
             if table.find(model=model, learning_rate=rate) is not None:
@@ -81,7 +82,7 @@ def select(logs: Path, output: Path) -> None:
 def compare(logs: Path, output: Path, seeds: list[int]) -> None:
     """Train and read what is missing."""
     keep_settings(output / "settings.yml", {**COMMON, **CHOSEN})
-    table = Table(output / "readings.csv", ["model", "seed", "iteration"])
+    table = Rows(output / "readings.csv", ["model", "seed", "iteration"])
     for seed in seeds:
         for model in MODELS:
             config = VisionConfig().changed(COMMON | CHOSEN[model] | {"model": model, "seed": seed})

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from sna_rl.cli import main
-from sna_rl.errors import SnaError, UsageError
+from sna_rl.errors import UsageError
 from sna_rl.runs.interruption import Interrupted
 from sna_rl.vision import study
 from sna_rl.vision.ablation import parse_variants
 from sna_rl.vision.run import Run
 from sna_rl.vision.scores import interval, scores
 from sna_rl.vision.settings import VisionConfig
-from sna_rl.vision.study import Table, cpu_seconds, keep_settings, run_folder, trained
+from sna_rl.vision.study import cpu_seconds, keep_settings, run_folder, trained
 from sna_rl.vision.sudoku import accuracies
 from sna_rl.vision.sudoku_data import Splits
 from tests.vision.conftest import BOARDS, TINY
@@ -130,14 +130,7 @@ def test_the_interval_is_that_of_the_mean() -> None:
     assert interval(values) == found
 
 
-def test_tables_and_settings_of_another_study_are_refused(tmp_path: Path) -> None:
-    table = Table(tmp_path / "table.csv", ["model", "seed"])
-    table.add({"model": "crate", "seed": 1, "share": 0.25})
-    again = Table(tmp_path / "table.csv", ["model", "seed"])
-    assert again.find(model="crate", seed=1) == {"model": "crate", "seed": "1", "share": "0.25"}
-    assert again.find(model="crate", seed=2) is None
-    with pytest.raises(SnaError, match="has a row without 'width'"):
-        Table(tmp_path / "table.csv", ["width"])
+def test_settings_of_another_study_are_refused(tmp_path: Path) -> None:
     keep_settings(tmp_path / "settings.yml", {"width": 8})
     keep_settings(tmp_path / "settings.yml", {"width": 8})
     with pytest.raises(UsageError, match="has width 8, not 9"):

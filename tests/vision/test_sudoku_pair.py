@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sna_rl.vision.study import Table
+from sna_rl.runs.rows import Rows
 from tests.benchmarks import vision_sudoku
 from tests.benchmarks.vision_sudoku import compare, packed, select, unpacked, verdict
 
@@ -68,12 +68,12 @@ def test_both_models_are_read_on_the_same_boards_and_only_once(
     monkeypatch.setattr(vision_sudoku, "SELECTING_STEPS", 1)
     monkeypatch.setattr(vision_sudoku, "RATES", (1e-3,))
     select(tmp_path / "logs", tmp_path)
-    assert [row["model"] for row in Table(tmp_path / "selection.csv", ["model"]).rows] == [
+    assert [row["model"] for row in Rows(tmp_path / "selection.csv", ["model"]).rows] == [
         "transformer",
         "hyper-set",
     ]
     compare(tmp_path / "logs", tmp_path, [0])
-    rows = Table(tmp_path / "readings.csv", ["model", "seed", "iteration"]).rows
+    rows = Rows(tmp_path / "readings.csv", ["model", "seed", "iteration"]).rows
     assert [row["iteration"] for row in rows] == ["4", "6", "8"] * 2
     for each in rows:
         assert unpacked(each["solved"], 6).mean() == pytest.approx(float(each["boards"]), abs=1e-4)
