@@ -224,6 +224,8 @@ def summarise(rows: list[Row]) -> list[dict[str, object]]:
 
 
 def _spread(values: list[int]) -> str:
+    if not values:
+        return "to run"
     return str(min(values)) if min(values) == max(values) else f"{min(values)}–{max(values)}"
 
 
