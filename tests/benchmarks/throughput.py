@@ -153,13 +153,7 @@ def measure(arguments: argparse.Namespace, errors: Path) -> dict[str, Any]:
         workers[name] = start(name, arguments.core)
         figures[name] = {"start": workers[name].read(), "rounds": []}
         print(f"{name}: ready after {figures[name]['start']['first_seconds']:.0f} s", flush=True)
-    for index in range(arguments.rounds):
-        names = list(workers)
-        first = index % len(names)
-        for name in names[first:] + names[:first]:
-            worker = workers[name]
-            figures[name]["rounds"].append(worker.round(steps=arguments.steps))
-        print(f"round {index + 1} of {arguments.rounds}", flush=True)
+    take_turns(workers, figures, arguments.rounds, arguments.steps)
     if TWIN in workers and len(os.sched_getaffinity(0)) > 1:
         figures[TWIN]["twin"] = side_by_side(
             workers[TWIN], start(TWIN, arguments.other_core), arguments.steps
@@ -168,6 +162,16 @@ def measure(arguments: argparse.Namespace, errors: Path) -> dict[str, Any]:
         figures[name]["shares"] = worker.round(steps=arguments.steps, profile=True)["shares"]
         worker.close()
     return figures
+
+
+def take_turns(workers: dict[str, Worker], figures: dict[str, Any], n_rounds: int, n_steps: int) -> None:
+    """Let every arm train in each round, another one first each time."""
+    names = list(workers)
+    for index in range(n_rounds):
+        first = index % len(names)
+        for name in names[first:] + names[:first]:
+            figures[name]["rounds"].append(workers[name].round(steps=n_steps))
+        print(f"round {index + 1} of {n_rounds}", flush=True)
 
 
 def side_by_side(first: Worker, second: Worker, steps: int) -> dict[str, float]:
@@ -186,11 +190,11 @@ def speeds(figures: dict[str, Any], seconds: str = "seconds") -> np.ndarray:
     return np.array([each["steps"] / each[seconds] for each in figures["rounds"]])
 
 
-def ratio(ours: dict[str, Any], theirs: dict[str, Any] | None) -> str:
-    """Median and quartiles, over rounds, of one arm's steps a CPU second by another's."""
+def ratio(ours: dict[str, Any], theirs: dict[str, Any] | None, seconds: str = "cpu_seconds") -> str:
+    """Median and quartiles, over rounds, of one arm's steps a CPU second, or a second, by another's."""
     if theirs is None:
         return "not measured"
-    ratios = speeds(ours, "cpu_seconds") / speeds(theirs, "cpu_seconds")
+    ratios = speeds(ours, seconds) / speeds(theirs, seconds)
     low, middle, high = np.percentile(ratios, [25, 50, 75])
     return f"{middle:.2f} ({low:.2f}–{high:.2f})"
 

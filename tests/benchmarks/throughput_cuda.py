@@ -22,7 +22,7 @@ import torch
 
 from sna_rl.agents import ALGORITHMS
 from sna_rl.runs.versions import versions
-from tests.benchmarks.throughput import ARMS, ROOT, Worker, speeds
+from tests.benchmarks.throughput import ARMS, ROOT, Worker, ratio, speeds, take_turns
 
 TESTS = ["tests/agents/fused/test_capture.py", "tests/agents/fused/test_equality.py"]
 REFERENCES = {"sac": "Stable-Baselines3 SAC", "td3": "Stable-Baselines3 TD3", "dqn": "Stable-Baselines3 DQN"}
@@ -58,9 +58,7 @@ def measure(n_rounds: int, n_steps: int, errors: Path) -> dict[str, Any]:
     figures: dict[str, Any] = {
         name: {"start": worker.read(), "rounds": []} for name, worker in workers.items()
     }
-    for index in range(n_rounds):
-        for name in CHOSEN[index % len(CHOSEN) :] + CHOSEN[: index % len(CHOSEN)]:
-            figures[name]["rounds"].append(workers[name].round(steps=n_steps))
+    take_turns(workers, figures, n_rounds, n_steps)
     for worker in workers.values():
         worker.close()
     return figures
@@ -70,13 +68,12 @@ def tabulate(figures: dict[str, Any]) -> list[dict[str, Any]]:
     """One line an arm: steps/s and the ratio to Stable-Baselines3 on the same card."""
     rows = []
     for name, found in figures.items():
-        own, other = speeds(found), speeds(figures[REFERENCES[ARMS[name]["algo"]]])
-        low, middle, high = np.percentile(own / other, [25, 50, 75])
+        reference = figures[REFERENCES[ARMS[name]["algo"]]]
         rows.append(
             {
                 "arm": name,
-                "steps_per_second": round(float(np.median(own)), 1),
-                "ratio": f"{middle:.2f} ({low:.2f}–{high:.2f})",
+                "steps_per_second": round(float(np.median(speeds(found))), 1),
+                "ratio": ratio(found, reference, "seconds"),
                 "critic_parameters": found["start"]["parameters"],
             }
         )
