@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 BEYOND = 10.0  # climatological standard deviations from the mean that no state of the attractor reaches
+SMALLEST_SHARE = 1e-6  # of the true power, below which a wavenumber holds rounding or a conserved quantity
 
 
 def crps(ensemble: Float[Tensor, members * shape], truth: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -97,7 +98,8 @@ def spectrum_error(
 ) -> float:
     """Mean distance of the log spectrum to the true one, over the roll-outs that have not diverged.
 
-    mean_k |log10 P(k) − log10 P_true(k)|
+    mean_k |log10 P(k) − log10 P_true(k)|, over the wavenumbers with a millionth of the true power or more:
+    what is damped away or conserved has no spectrum to be right about.
 
     Args:
         states: long roll-outs.
@@ -110,7 +112,9 @@ def spectrum_error(
     whole = states[~diverged(states, climate)]
     if not len(whole):
         return float("inf")
-    return float((spectrum(whole).log10() - spectrum(truth).log10()).abs().mean())
+    true = spectrum(truth)
+    distance = (spectrum(whole).log10() - true.log10()).abs()
+    return float(distance[true >= SMALLEST_SHARE * true.sum()].mean())
 
 
 class Climate:

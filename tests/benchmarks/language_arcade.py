@@ -40,11 +40,11 @@ from sna_rl.runs.rows import Rows
 from sna_rl.runs.versions import versions
 
 FOLDER = Path(__file__).parents[2] / "results" / "language" / "arcade"
-N_STEPS, N_TUNING = 300, 150  # steps on one kind of problem, then on the other
-LARGEST, LEARNING_RATE = 9, 3e-3  # the first chosen on seed 100: difficulty.csv
+N_STEPS, N_TUNING = 1000, 500  # steps on one kind of problem, then on the other
+LARGEST, LEARNING_RATE = 50, 3e-3  # chosen on seed 100: difficulty.csv, grid.csv
 CHOICE_SEED, SEEDS = 100, range(5)
-LEVELS = (9, 20)
-STRENGTHS, RATES = (0.0, 0.1, 0.3, 1.0), (3e-3, 6e-3)
+LEVELS = (9, 20, 50)
+STRENGTHS, RATES = (0.0, 0.1, 0.3, 1.0), (1.5e-3, 3e-3, 6e-3)
 N_PROBLEMS, N_TEST, N_FEWER = 20_000, 2_000, 400
 COMMON: dict[str, Any] = {
     "model": "arcade", "vocab_size": 400, "width": 64, "n_layers": 2, "rank": 16, "n_positions": 64,

@@ -160,6 +160,8 @@ def test_spectra_and_divergence_by_hand() -> None:
     quieter = truth / math.sqrt(10.0)  # one decade of power less at every wave
     assert spectrum_error(quieter, truth, climate) == pytest.approx(1.0, abs=1e-5)
     assert spectrum_error(torch.full_like(truth, math.inf), truth, climate) == math.inf
+    kept = truth - truth.mean(-1, keepdim=True)  # its mean is conserved: wavenumber 0 counts for nothing
+    assert spectrum_error(quieter + 100.0, kept, Climate(kept + 100.0)) == pytest.approx(1.0, abs=0.01)
 
 
 def test_mixtures_against_torch() -> None:
