@@ -115,7 +115,7 @@ class HyperSetLayer(EnergyLayer):
             return -self.heads.join(u, delta)
         directions = self._directions(t)
         v = F.linear(x, directions)
-        return -self.feed_norm.pull_back(v, self.feed.grad(self.feed_norm(v))) @ directions
+        return self.feed_norm.pull_back(v, self.feed.grad(self.feed_norm(v))) @ -directions
 
     def energy(self, x: Float[Tensor, "batch tokens width"], t: int) -> Energies:
         """Both energies with the gains and the activation in use."""

@@ -26,13 +26,13 @@ from tests.agents.fused.float64 import turn_to_float64
 
 FORMS = ("compiled", "reference")
 ENVS = ("HalfCheetah-v5", "Hopper-v5")
-LEARNING_STARTS, EVERY = 1_000, 250
+LEARNING_STARTS, EVERY = 1_000, 25
 POLICY = {"critic": "cp", "factor": "linear"}
 Array = NDArray[np.float64]
 
 
 class Trace(BaseCallback):
-    """Actions of every step, all parameters at every 250th, ends of episodes."""
+    """Actions of every step, all parameters at every 25th, ends of episodes."""
 
     def _init_callback(self) -> None:
         self.actions: list[Array] = []
