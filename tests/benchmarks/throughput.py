@@ -307,8 +307,8 @@ def page(record: dict[str, Any], lines: list[dict[str, Any]]) -> str:
             "- replay buffer, a million transitions of Humanoid-v5 in episodes of "
             f"{memory['episode']}: resident memory grew by {memory['growth_bytes'] / 1e9:.2f} GB; "
             f"Stable-Baselines3's arrays hold {memory['plain_bytes'] / 1e9:.2f} GB.",
-            "- what bounds an update: `floor.csv`, by `python -m tests.benchmarks.update_floor`; what compiling "
-            "takes: `compile.csv`, by `python tests/benchmarks/compile_seconds.py`.",
+            "- what bounds an update: `floor.csv`, by `python -m tests.benchmarks.update_floor`; what "
+            "compiling takes: `compile.csv`, by `python tests/benchmarks/compile_seconds.py`.",
             "- GPU: not measured; `python -m tests.benchmarks.throughput_cuda` does it on a machine with a "
             "card.",
             "",
