@@ -1,7 +1,7 @@
 """Does decoupling state and constraint help on word problems? Paired arms: same data, same seed, same steps.
 
     python tests/benchmarks/language_arcade.py choose    # difficulty, then λ × learning rate, on seed 100
-    python tests/benchmarks/language_arcade.py           # all arms, seeds 0–4, with transfer; then the report
+    python tests/benchmarks/language_arcade.py           # all arms, five seeds, the first two 25; then report
     python tests/benchmarks/language_arcade.py report    # costs, and report.md of the rows that stand
 
 Rows that stand in a table are not computed again, so that a study which was stopped goes on.
@@ -42,7 +42,7 @@ from sna_rl.runs.versions import versions
 FOLDER = Path(__file__).parents[2] / "results" / "language" / "arcade"
 N_STEPS, N_TUNING = 1000, 500  # steps on one kind of problem, then on the other
 LARGEST, LEARNING_RATE = 50, 3e-3  # chosen on seed 100: difficulty.csv, grid.csv
-CHOICE_SEED, SEEDS = 100, range(5)
+CHOICE_SEED, SEEDS, MORE_SEEDS = 100, range(5), range(5, 25)  # more for the first two arms alone
 LEVELS = (9, 20, 50)
 STRENGTHS, RATES = (0.0, 0.1, 0.3, 1.0), (1.5e-3, 3e-3, 6e-3)
 N_PROBLEMS, N_TEST, N_FEWER = 20_000, 2_000, 400
@@ -290,6 +290,7 @@ def main() -> None:
     others = [arm for arm in ARMS if arm not in TRANSFER]
     parts = [(TRANSFER, FIRST), (others, FIRST), (TRANSFER, SECOND)]
     cells = [(arm, kind, seed) for arms, kind in parts for seed in SEEDS for arm in arms]
+    cells += [(arm, FIRST, seed) for seed in MORE_SEEDS for arm in TRANSFER]
     for arm, kind, seed in cells if given.part == "arms" else []:
         if table.find(arm=arm, trained_on=kind, seed=seed) is None:
             table.add({"arm": arm, "trained_on": kind, "seed": seed, **row_of(arm, kind, seed)})
