@@ -1,4 +1,4 @@
-"""Do compiled runs learn as much as runs with Stable-Baselines3's own update? Many short pairs of a seed each.
+"""Do compiled runs learn as much as runs with Stable-Baselines3's own update? Many short runs in pairs.
 
 Run it as `python tests/benchmarks/update_returns.py`. A run of 50,000 steps on HalfCheetah-v5 with the
 reference update costs ten minutes of CPU time, and returns differ from seed to seed by half their size: few
