@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from sna_rl.errors import SnaError
+from sna_rl.runs.allocator import keep_freed_memory
 from sna_rl.runs.atomic import remove_leftovers, write_json
 from sna_rl.runs.checkpoints import Checkpoint, Checkpoints
 from sna_rl.runs.disk import no_room_is_an_error, tolerate_full_disk
@@ -78,7 +79,8 @@ def fit(
 ) -> FitResult:
     """Train a model in its run folder, from the newest whole checkpoint there or from step 0.
 
-    A run that was killed goes on bit-equal to one that never stopped (one thread, same versions).
+    A run that was killed goes on bit-equal to one that never stopped (one thread, same versions). Memory that
+    a step frees stays with the process, see `keep_freed_memory`.
 
     Args:
         model: on its device; its initial weights are the caller's affair.
@@ -97,6 +99,7 @@ def fit(
         SnaError: if loss or gradient is not finite, or the end can't be written.
         Interrupted: if Ctrl-C or SIGTERM ended it; it is saved then.
     """
+    keep_freed_memory()
     with locked(folder / LOCK, f"run {str(folder)!r}"):
         return _Fit(model, optimizer, task, config, folder).run(progress)
 

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from sna_rl.runs import versions, write_json
+from sna_rl.runs.allocator import keep_freed_memory
 from sna_rl.vision.bisoftmax import memory_linear
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.energies import plain_bisoftmax
@@ -112,6 +113,7 @@ def main() -> None:
     if given.peak:
         print_peak(given.peak[0], int(given.peak[1]))
         return
+    keep_freed_memory()  # as training does
     given.output.mkdir(parents=True, exist_ok=True)
     rows = []
     for width in (128, 256):
