@@ -1,4 +1,4 @@
-"""Memory that is freed stays with the process, so that the next step need not fetch it from the system again."""
+"""Memory that is freed stays with the process, so that the next step need not fetch it anew."""
 
 from __future__ import annotations
 
