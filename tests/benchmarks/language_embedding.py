@@ -39,7 +39,7 @@ COMMON: dict[str, Any] = {
     "save_freq": 0,
 }  # fmt: skip
 ARMS = ("separable", "table")
-RATES, CHOICE_SEED, SEEDS = (5e-4, 1e-3, 2e-3, 4e-3), 100, range(3)
+RATES, CHOICE_SEED, SEEDS = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3), 100, range(3)
 SCORES = ("loss", "perplexity", "rare_perplexity", "bits_per_byte", "n_tokens")
 BLOCKS = 256  # of the held-out text that are scored
 MARGIN = 1.0  # per cent of perplexity that a side which is not worse may lose
