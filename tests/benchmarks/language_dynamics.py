@@ -139,7 +139,8 @@ def draw(rows: list[dict[str, str]], system: str, file: Path) -> None:
             axis.plot([place] * len(values), values, "o", color="#2a6f97", alpha=0.7)
             if np.isfinite(values).any():
                 axis.plot(place, np.nanmean(values), "_", color="#c1121f", markersize=22)
-        axis.set_xticks(range(len(names)), labels, rotation=60, fontsize=8)
+        slanted = {"rotation": 60, "ha": "right", "rotation_mode": "anchor", "fontsize": 8}
+        axis.set_xticks(range(len(names)), labels, **slanted)
         axis.set_title(title, fontsize=10)
         axis.set_ylim(bottom=0.0)
         axis.grid(alpha=0.3)
