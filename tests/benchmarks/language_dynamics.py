@@ -129,8 +129,8 @@ def measured(system: str, name: str, head: str, seed: int, n_steps: int, long_st
 def draw(rows: list[dict[str, str]], system: str, file: Path) -> None:
     """CRPS, spread over error and spectrum error of every seed."""
     names = list(dict.fromkeys((row["model"], row["head"]) for row in rows))
-    labels = [f"{model}\n{head}" for model, head in names]
-    figure, axes = plt.subplots(1, 3, figsize=(15, 4.5), layout="constrained")
+    labels = [f"{model}, {head}" for model, head in names]
+    figure, axes = plt.subplots(1, 3, figsize=(15, 5.2), layout="constrained")
     wanted = {"crps": "CRPS, mean of 10 steps (deviations)", "spread_error": "spread / error at step 10",
               "spectrum_error": "spectrum error of long roll-outs (decades)"}  # fmt: skip
     for axis, (column, title) in zip(axes, wanted.items(), strict=True):
