@@ -41,8 +41,8 @@ class ModelConfig:
         lora_scale: their scale a.
         norm: the transformer's norms: rms or layer.
         plain_patches: patches are embedded by one linear map, without the two layer norms around it.
-        places: of Sudoku's cells: a learned vector each (cells), or the sum of those of row, column and box
-            (lines).
+        places: of Sudoku's cells: the sum of learned vectors of row, column and box (lines), with which a model
+            learns much sooner, or a vector each, as published (cells).
         dropout: share of the embedded tokens' numbers left out in training.
         truncate: iterations that gradients flow back through; 0 for all.
         recompute: keep one state an iteration for the backward pass and compute the rest again.
@@ -77,7 +77,7 @@ class ModelConfig:
     lora_scale: float | None = None
     norm: str = "rms"
     plain_patches: bool = False
-    places: str = "cells"
+    places: str = "lines"
     dropout: float = 0.0
     truncate: int = 0
     recompute: bool = False

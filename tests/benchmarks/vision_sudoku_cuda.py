@@ -28,7 +28,7 @@ PUBLISHED: dict[str, Any] = {
     "task": "sudoku", "model": "hyper-set", "width": 768, "n_heads": 12, "hidden": 3072, "n_iterations": 24,
     "loss_on": "last", "batch_size": 16, "learning_rate": 1e-4, "weight_decay": 0.1, "beta2": 0.95,
     "n_warmup": 0, "lr_floor": 0.001, "n_train": 9_000, "n_test": 1_000, "min_givens": 17, "max_givens": 34,
-    "eval_freq": 1_000, "save_freq": 500, "seed": 0,
+    "places": "cells", "eval_freq": 1_000, "save_freq": 500, "seed": 0,
 }  # fmt: skip
 
 

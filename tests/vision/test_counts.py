@@ -11,7 +11,7 @@ from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.counts import n_flops, n_parameters
 from sna_rl.vision.model import class_model, sudoku_model, symbol_mask_model
 
-SUDOKU: dict[str, Any] = {"width": 768, "n_heads": 12, "hidden": 3072, "n_iterations": 1}
+SUDOKU: dict[str, Any] = {"width": 768, "n_heads": 12, "hidden": 3072, "n_iterations": 1, "places": "cells"}
 IMAGE: dict[str, Any] = {"n_heads": 8, "n_iterations": 12, "steps": "current", "step_time": "normed"}
 PLAIN: dict[str, Any] = {"n_heads": 8, "steps": "fixed", "plain_patches": True, "norm": "layer"}
 MASK: dict[str, Any] = {"width": 768, "n_heads": 12, "step_time": "sinusoid"}

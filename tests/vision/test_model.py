@@ -20,7 +20,7 @@ from sna_rl.vision.model import IterativeModel, class_model, sudoku_model
 from sna_rl.vision.recurrence import Recurrence
 from sna_rl.vision.steps import ConditionedSteps, make_steps, sinusoid
 
-SMALL: dict[str, Any] = {"width": 12, "n_heads": 3, "hidden": 20, "n_iterations": 4}
+SMALL: dict[str, Any] = {"places": "cells", "width": 12, "n_heads": 3, "hidden": 20, "n_iterations": 4}
 
 
 @pytest.fixture(autouse=True)

@@ -204,7 +204,7 @@ def test_it_learns_by_heart() -> None:
     model = sudoku_model(ModelConfig(**SMALL))
     task = SudokuTask(model, boards, boards, LearnConfig(batch_size=8), seed=0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    for step in range(60):
+    for step in range(90):
         loss, numbers = task.loss(task.batch(step))
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
