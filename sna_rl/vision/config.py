@@ -41,8 +41,8 @@ class ModelConfig:
         lora_scale: their scale a.
         norm: the transformer's norms: rms or layer.
         plain_patches: patches are embedded by one linear map, without the two layer norms around it.
-        places: of Sudoku's cells: the sum of learned vectors of row, column and box (lines), with which a model
-            learns much sooner, or a vector each, as published (cells).
+        places: of Sudoku's cells: the sum of learned vectors of row, column and box (lines), with which a
+            model learns much sooner, or a vector each, as published (cells).
         dropout: share of the embedded tokens' numbers left out in training.
         truncate: iterations that gradients flow back through; 0 for all.
         recompute: keep one state an iteration for the backward pass and compute the rest again.
