@@ -39,7 +39,7 @@ COMMON: dict[str, Any] = {
     "save_freq": 0,
 }  # fmt: skip
 ARMS = ("separable", "table")
-RATES, CHOICE_SEED, SEEDS = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3), 100, range(3)
+RATES, CHOICE_SEED, SEEDS = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3), 100, range(8)
 SCORES = ("loss", "perplexity", "rare_perplexity", "bits_per_byte", "n_tokens")
 BLOCKS = 256  # of the held-out text that are scored
 MARGIN = 1.0  # per cent of perplexity that a side which is not worse may lose
@@ -133,6 +133,7 @@ def main() -> None:
     )
     parser.add_argument("--text", type=Path, help="UTF-8 file or folder; by default Python's own source")
     parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(SEEDS))
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -148,7 +149,7 @@ def main() -> None:
                 scores = study.row(arm, rate, CHOICE_SEED, given.steps // 2)
                 choice.add({"arm": arm, "learning_rate": rate, **scores})
     table = Rows(given.output / "table.csv", ["arm", "seed"])
-    for seed in SEEDS:
+    for seed in given.seeds:
         for arm in ARMS:
             if table.find(arm=arm, seed=seed) is None:
                 rate = best_rate(choice, arm)
