@@ -28,8 +28,8 @@ import torch
 
 from sna_rl.agents.state import buffer_rows
 from sna_rl.config import RunConfig
+from sna_rl.runs import versions, write_json
 from sna_rl.runs.checkpoints import Checkpoints
-from sna_rl.runs.versions import versions
 from sna_rl.training.build import build
 from sna_rl.training.checkpoint import BufferLog, save_checkpoint
 from sna_rl.training.environments import make_vec_env
@@ -152,7 +152,7 @@ def main() -> None:
                 {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in row.items()}
             )
     (arguments.output / "command").write_text(shlex.join(["python", *sys.argv]) + "\n")
-    (arguments.output / "versions.json").write_text(json.dumps(versions(), indent=2) + "\n")
+    write_json(arguments.output / "versions.json", versions())
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
 import resource
 import subprocess
@@ -17,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from sna_rl.agents import ALGORITHMS
-from sna_rl.runs import versions
+from sna_rl.runs import versions, write_json
 
 FOLDER = Path(__file__).parents[2] / "results" / "throughput"
 ENVS = {"sac": "HalfCheetah-v5", "td3": "HalfCheetah-v5", "dqn": "CartPole-v1"}
@@ -65,7 +64,7 @@ def main() -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["algo", "critic", "cold_cpu_seconds", "warm_cpu_seconds"])
         writer.writerows(rows)
-    (given.output / "compile_versions.json").write_text(json.dumps(versions(), indent=1) + "\n")
+    write_json(given.output / "compile_versions.json", versions())
 
 
 if __name__ == "__main__":

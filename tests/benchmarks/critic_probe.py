@@ -10,7 +10,6 @@ exploration, this shows in a minute. Rows in table.csv stay.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from sna_rl.agents import ALGORITHMS
-from sna_rl.runs import versions
+from sna_rl.runs import versions, write_json
 from sna_rl.runs.rows import Rows
 from sna_rl.training.loading import Source, load_agent
 
@@ -189,7 +188,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     data = collect(model, rng)
     truth = measure_truth(model, data, rng)
-    (arguments.out / "versions.json").write_text(json.dumps(versions(), indent=1) + "\n")
+    write_json(arguments.out / "versions.json", versions())
     print(
         f"truth: deviation {truth.returns.std():.1f}, within states {centred(truth.returns).std():.1f}",
         flush=True,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -22,7 +21,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from sna_rl.envs import LQREnv
-from sna_rl.runs import versions
+from sna_rl.runs import versions, write_json
 from sna_rl.separable import FactorConfig, SeparableNetwork
 from sna_rl.separable.decomposition import Decomposition
 from sna_rl.separable.ranks import energy_rank_of
@@ -289,7 +288,7 @@ def main() -> None:
         writer.writerows(lines)
     draw(rows, options.output / "learned.png")
     (options.output / "command").write_text(f"python {' '.join(sys.argv)}\n")
-    (options.output / "versions.json").write_text(json.dumps(versions(), indent=2) + "\n")
+    write_json(options.output / "versions.json", versions())
 
 
 if __name__ == "__main__":

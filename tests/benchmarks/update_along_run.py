@@ -9,7 +9,6 @@ length of the reference's change: for actor, critic and target.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from sna_rl.agents import ALGORITHMS
 from sna_rl.agents.optimizer import optimizers
-from sna_rl.runs import versions
+from sna_rl.runs import versions, write_json
 from sna_rl.runs.rows import Rows
 
 FORMS = ("compiled", "reference")
@@ -126,7 +125,7 @@ def main() -> None:
     for part in PARTS:
         found = np.array([float(str(row[part])) for row in beside.rows])
         print(f"{part}: median {np.median(found):.1e}, largest {found.max():.1e} of {len(found)} updates")
-    (given.out / "along_run_versions.json").write_text(json.dumps(versions(), indent=1) + "\n")
+    write_json(given.out / "along_run_versions.json", versions())
 
 
 if __name__ == "__main__":

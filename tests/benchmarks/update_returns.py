@@ -10,7 +10,6 @@ Rows in pairs.csv stay; what is said of them takes every pair that is complete.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from scipy import stats
 from stable_baselines3.common.callbacks import BaseCallback
 
 from sna_rl.agents import ALGORITHMS
-from sna_rl.runs import versions
+from sna_rl.runs import versions, write_json
 from sna_rl.runs.rows import Rows
 
 FORMS = ("compiled", "reference")
@@ -96,7 +95,7 @@ def main() -> None:
                 table.add({"form": form, "seed": seed, **run(form, seed)})
                 print(*table.rows[-1].values(), sep="\t", flush=True)
     print(said(table))
-    (arguments.out / "pairs_versions.json").write_text(json.dumps(versions(), indent=1) + "\n")
+    write_json(arguments.out / "pairs_versions.json", versions())
 
 
 if __name__ == "__main__":

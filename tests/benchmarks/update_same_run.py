@@ -9,7 +9,6 @@ thousands, and the table shows how far apart actions and parameters are until th
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from sna_rl.agents import ALGORITHMS
 from sna_rl.agents.fused.algorithm import FusedAlgorithm
-from sna_rl.runs import versions
+from sna_rl.runs import versions, write_json
 from sna_rl.runs.rows import Rows
 from tests.agents.fused.float64 import turn_to_float64
 
@@ -103,7 +102,7 @@ def main() -> None:
         if table.find(env=arguments.env, seed=arguments.seed, step=step) is None:
             table.add(row)
         print(*row.values(), sep="\t", flush=True)
-    (arguments.out / "same_run_versions.json").write_text(json.dumps(versions(), indent=1) + "\n")
+    write_json(arguments.out / "same_run_versions.json", versions())
 
 
 if __name__ == "__main__":

@@ -49,10 +49,9 @@ def config_of(model: str, rate: float, seed: int, data: str, **changes: Any) -> 
 
 def run_of(config: VisionConfig, folder: Path, data: Any) -> Run:
     """The trained run, of as many parameters as the others."""
-    run = trained(config, folder, "", data=data)
-    size = n_parameters(run.model)
+    size = n_parameters(Run.new(config, data=data).model)
     assert abs(size - TARGET) <= TOLERANCE * TARGET, f"{config.model.model} has {size} parameters"
-    return run
+    return trained(config, folder, "", data=data)
 
 
 def select(data: str, logs: Path, output: Path) -> None:

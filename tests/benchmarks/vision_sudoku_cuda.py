@@ -17,6 +17,7 @@ import torch
 from sna_rl.runs import versions, write_json
 from sna_rl.runs.rows import Rows
 from sna_rl.vision.counts import n_parameters
+from sna_rl.vision.model import sudoku_model
 from sna_rl.vision.settings import VisionConfig
 from sna_rl.vision.study import cpu_seconds, run_folder, trained
 from sna_rl.vision.sudoku import right_cells
@@ -43,10 +44,10 @@ def main() -> None:
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     given = parser.parse_args()
     config = VisionConfig().changed(PUBLISHED | {"n_steps": given.steps})
+    size = n_parameters(sudoku_model(config.model))
+    assert size == N_PARAMETERS, f"{size:,} parameters, not the published {N_PARAMETERS:,}"
     run = trained(config, given.logs, "", device=given.device, progress=True)
     assert isinstance(run.data, Splits)
-    size = n_parameters(run.model)
-    assert size == N_PARAMETERS, f"{size:,} parameters, not the published {N_PARAMETERS:,}"
     table = Rows(given.output / "table.csv", ["steps", "iterations"])
     empty = run.data.test.puzzles == 0
     for n, right in right_cells(run.model, run.data.test, range(24, 49, 4)).items():
