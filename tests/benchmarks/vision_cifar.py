@@ -35,7 +35,7 @@ TARGET, TOLERANCE = 61_000, 0.05
 SELECTING_SEED, RATES = 100, (1e-3, 2e-3, 4e-3)
 COMMON: dict[str, Any] = {
     "task": "classify", "n_side": 8, "n_heads": 4, "n_iterations": 4, "step_time": "normed",
-    "loss_on": "last", "batch_size": 64, "n_steps": 1_000, "n_train": 0, "n_valid": 1_000, "augment": "flip",
+    "loss_on": "last", "batch_size": 64, "n_steps": 2_000, "n_train": 0, "n_valid": 1_000, "augment": "flip",
     "n_warmup": 50, "lr_floor": 0.05, "weight_decay": 0.05, "eval_freq": 0, "save_freq": 250,
 }  # fmt: skip
 SELECTING_STEPS = 400
