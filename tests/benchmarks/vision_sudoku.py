@@ -43,11 +43,6 @@ COMMON: dict[str, Any] = {
     "batch_size": 32, "n_warmup": 50, "lr_floor": 0.05, "n_steps": 3_000, "eval_freq": 500, "save_freq": 250,
     "n_bases": 400, "n_train": 9_000, "n_valid": 500, "n_test": 1_000, "min_givens": 17, "max_givens": 34,
 }  # fmt: skip
-CHOSEN: dict[str, dict[str, Any]] = {
-    "transformer": {"learning_rate": 2e-3},
-    "hyper-set": {"learning_rate": 2e-3},
-}
-"""Until --select has been run to its end: twice the usual rate for both."""
 SELECTING_STEPS = 500
 
 
@@ -78,13 +73,23 @@ def select(logs: Path, output: Path) -> None:
             print(table.rows[-1], flush=True)
 
 
+def best_rate(rows: Sequence[dict[str, str]], model: str, measure: str) -> float:
+    """The learning rate of a model's highest validation score, all of them being tried."""
+    tried = [row for row in rows if row["model"] == model]
+    if len(tried) < len(RATES):
+        raise SystemExit(f"{model} has no learning rate yet: run --select first")
+    return float(max(tried, key=lambda row: float(row[measure]))["learning_rate"])
+
+
 def compare(logs: Path, output: Path, seeds: list[int]) -> None:
     """Train and read what is missing."""
-    keep_settings(output / "settings.yml", {**COMMON, **CHOSEN})
+    keep_settings(output / "settings.yml", COMMON)
+    chosen = Rows(output / "selection.csv", ["model", "learning_rate"]).rows
     table = Rows(output / "readings.csv", ["model", "seed", "iteration"])
     for seed in seeds:
         for model in MODELS:
-            config = VisionConfig().changed(COMMON | CHOSEN[model] | {"model": model, "seed": seed})
+            own = {"model": model, "seed": seed, "learning_rate": best_rate(chosen, model, "cells")}
+            config = VisionConfig().changed(COMMON | own)
             first = config.model.n_iterations
             wanted = range(first, 2 * first + 1, 2)
             if all(table.find(model=model, seed=seed, iteration=n) for n in wanted):
