@@ -32,7 +32,7 @@ from sna_rl.vision.sudoku_data import Splits, make_boards, read_splits, write_sp
 FOLDER = Path(__file__).parents[2] / "results" / "vision" / "sudoku_pair"
 MODELS = ("transformer", "hyper-set")
 SELECTING_SEED, BOARDS_SEED = 100, 0
-RATES = (1e-3, 2e-3, 4e-3)
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 COUNTS_FROM = 0.2  # share of boards that the transformer must solve for a comparison
 OTHER_DATA = (
     "other data, published: Hyper-SET 54.7 % of boards (5.2 M parameters, loss on the last iteration), "
@@ -73,10 +73,10 @@ def select(logs: Path, output: Path) -> None:
             print(table.rows[-1], flush=True)
 
 
-def best_rate(rows: Sequence[dict[str, str]], model: str, measure: str) -> float:
-    """The learning rate of a model's highest validation score, all of them being tried."""
+def best_rate(rows: Sequence[dict[str, str]], model: str, measure: str, n_rates: int) -> float:
+    """The learning rate of a model's highest validation score, once all rates are tried."""
     tried = [row for row in rows if row["model"] == model]
-    if len(tried) < len(RATES):
+    if len(tried) < n_rates:
         raise SystemExit(f"{model} has no learning rate yet: run --select first")
     return float(max(tried, key=lambda row: float(row[measure]))["learning_rate"])
 
@@ -88,7 +88,11 @@ def compare(logs: Path, output: Path, seeds: list[int]) -> None:
     table = Rows(output / "readings.csv", ["model", "seed", "iteration"])
     for seed in seeds:
         for model in MODELS:
-            own = {"model": model, "seed": seed, "learning_rate": best_rate(chosen, model, "cells")}
+            own = {
+                "model": model,
+                "seed": seed,
+                "learning_rate": best_rate(chosen, model, "cells", len(RATES)),
+            }
             config = VisionConfig().changed(COMMON | own)
             first = config.model.n_iterations
             wanted = range(first, 2 * first + 1, 2)
