@@ -26,7 +26,7 @@ from sna_rl.vision.run import Run, load_data
 from sna_rl.vision.scores import interval, scores
 from sna_rl.vision.settings import VisionConfig
 from sna_rl.vision.study import cpu_seconds, keep_settings, run_folder, trained
-from tests.benchmarks.vision_sudoku import best_rate, packed, unpacked
+from tests.benchmarks.vision_sudoku import best, packed, unpacked
 
 FOLDER = Path(__file__).parents[2] / "results" / "vision" / "cifar"
 WIDTHS = {"hyper-set": 64, "transformer": 52, "crate-t": 68, "crate": 64, "energy-transformer": 64}
@@ -70,13 +70,14 @@ def select(data: str, logs: Path, output: Path) -> None:
 
 def compare(data: str, logs: Path, output: Path, seeds: Sequence[int]) -> None:
     """Train and read what is missing, all models of a seed before the next seed."""
-    chosen = Rows(output / "selection.csv", ["model", "learning_rate"]).rows
+    trials = Rows(output / "selection.csv", ["model", "learning_rate"]).rows
     table = Rows(output / "table.csv", ["model", "seed"])
     for seed in seeds:
         images = load_data(config_of("crate", RATES[0], seed, data))
         for model in WIDTHS:
             if table.find(model=model, seed=seed) is None:
-                config = config_of(model, best_rate(chosen, model, "accuracy", len(RATES)), seed, data)
+                rate = float(best(trials, model, "accuracy", len(RATES))["learning_rate"])
+                config = config_of(model, rate, seed, data)
                 run = run_of(config, logs, images)
                 right = scores(run)["accuracy"]
                 row = {"model": model, "seed": seed, "learning_rate": config.learn.learning_rate}

@@ -1,6 +1,6 @@
 """Recurrent transformer against Hyper-SET on the same Sudoku boards, at equal epochs, board by board.
 
-    python tests/benchmarks/vision_sudoku.py --select   # learning rates: seed 100, validation boards
+    python tests/benchmarks/vision_sudoku.py --select   # heads, learning rate: seed 100, validation boards
     python tests/benchmarks/vision_sudoku.py            # seeds 0 to 2, test boards
 
 Both are continued over any number of sittings: runs from their checkpoints in --logs, finished readings
@@ -32,14 +32,15 @@ from sna_rl.vision.sudoku_data import Splits, make_boards, read_splits, write_sp
 FOLDER = Path(__file__).parents[2] / "results" / "vision" / "sudoku_pair"
 MODELS = ("transformer", "hyper-set")
 SELECTING_SEED, BOARDS_SEED = 100, 0
-RATES = (5e-4, 1e-3, 2e-3, 4e-3)
+TRIALS = ((4, 5e-4), (4, 1e-3), (4, 2e-3), (4, 4e-3), (2, 1e-3), (2, 2e-3))
+"""Heads and learning rate. Hyper-SET's heads hold a token's place and its digit in the same few numbers."""
 COUNTS_FROM = 0.2  # share of boards that the transformer must solve for a comparison
 OTHER_DATA = (
     "other data, published: Hyper-SET 54.7 % of boards (5.2 M parameters, loss on the last iteration), "
     "recurrent transformer 79.0 % (0.21 M, loss on all iterations), boards of 17 to 34 givens"
 )
 COMMON: dict[str, Any] = {
-    "task": "sudoku", "width": 64, "n_heads": 4, "hidden": 256, "n_iterations": 12, "loss_on": "all",
+    "task": "sudoku", "width": 64, "hidden": 256, "n_iterations": 12, "loss_on": "all",
     "batch_size": 32, "n_warmup": 50, "lr_floor": 0.05, "n_steps": 3_000, "eval_freq": 500, "save_freq": 250,
     "n_bases": 400, "n_train": 9_000, "n_valid": 500, "n_test": 1_000, "min_givens": 17, "max_givens": 34,
 }  # fmt: skip
@@ -55,45 +56,43 @@ def boards_of(logs: Path) -> Splits:
 
 
 def select(logs: Path, output: Path) -> None:
-    """Validation accuracy of each model at each learning rate."""
-    table = Rows(output / "selection.csv", ["model", "learning_rate"])
+    """Validation accuracy of each model in each trial."""
+    table = Rows(output / "selection.csv", ["model", "n_heads", "learning_rate"])
     for model in MODELS:
-        for rate in RATES:
-            if table.find(model=model, learning_rate=rate) is not None:
+        for n_heads, rate in TRIALS:
+            tried = {"model": model, "n_heads": n_heads, "learning_rate": rate}
+            if table.find(**tried) is not None:
                 continue
-            changes = {"model": model, "learning_rate": rate, "seed": SELECTING_SEED}
-            config = VisionConfig().changed(COMMON | {"n_steps": SELECTING_STEPS, "eval_freq": 0} | changes)
-            folder = logs / f"rate-{rate:g}"
+            fixed = {"n_steps": SELECTING_STEPS, "eval_freq": 0, "seed": SELECTING_SEED}
+            config = VisionConfig().changed(COMMON | fixed | tried)
+            folder = logs / f"heads-{n_heads}-rate-{rate:g}"
             run = trained(config, folder, "", data=boards_of(logs), progress=True)
             assert isinstance(run.data, Splits)
             (last,) = accuracies(run.model, run.data.valid, [config.model.n_iterations])
             seconds = round(cpu_seconds(run_folder(config, folder)), 1)
             numbers = {"boards": f"{last.boards:.4f}", "cells": f"{last.cells:.4f}", "cpu_seconds": seconds}
-            table.add({"model": model, "learning_rate": rate, **numbers})
+            table.add({**tried, **numbers})
             print(table.rows[-1], flush=True)
 
 
-def best_rate(rows: Sequence[dict[str, str]], model: str, measure: str, n_rates: int) -> float:
-    """The learning rate of a model's highest validation score, once all rates are tried."""
+def best(rows: Sequence[dict[str, str]], model: str, measure: str, n_trials: int) -> dict[str, str]:
+    """The row of a model's highest validation score, once all trials are there."""
     tried = [row for row in rows if row["model"] == model]
-    if len(tried) < n_rates:
-        raise SystemExit(f"{model} has no learning rate yet: run --select first")
-    return float(max(tried, key=lambda row: float(row[measure]))["learning_rate"])
+    if len(tried) < n_trials:
+        raise SystemExit(f"{model} has not been tried in full: run --select first")
+    return max(tried, key=lambda row: float(row[measure]))
 
 
 def compare(logs: Path, output: Path, seeds: list[int]) -> None:
     """Train and read what is missing."""
     keep_settings(output / "settings.yml", COMMON)
-    chosen = Rows(output / "selection.csv", ["model", "learning_rate"]).rows
+    trials = Rows(output / "selection.csv", ["model", "n_heads", "learning_rate"]).rows
     table = Rows(output / "readings.csv", ["model", "seed", "iteration"])
     for seed in seeds:
         for model in MODELS:
-            own = {
-                "model": model,
-                "seed": seed,
-                "learning_rate": best_rate(chosen, model, "cells", len(RATES)),
-            }
-            config = VisionConfig().changed(COMMON | own)
+            chosen = best(trials, model, "cells", len(TRIALS))
+            own = {"n_heads": int(chosen["n_heads"]), "learning_rate": float(chosen["learning_rate"])}
+            config = VisionConfig().changed(COMMON | own | {"model": model, "seed": seed})
             first = config.model.n_iterations
             wanted = range(first, 2 * first + 1, 2)
             if all(table.find(model=model, seed=seed, iteration=n) for n in wanted):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.benchmarks.vision_cifar import RATES, WIDTHS, best_rate, verdict
-from tests.benchmarks.vision_sudoku import packed
+from tests.benchmarks.vision_cifar import RATES, WIDTHS, verdict
+from tests.benchmarks.vision_sudoku import best, packed
 
 
 def rows(n_right: dict[str, int], seed: int) -> list[dict[str, str]]:
@@ -37,6 +37,6 @@ def test_the_best_rate_is_that_of_the_validation_images() -> None:
         {"model": "crate", "learning_rate": str(rate), "accuracy": str(accuracy)}
         for rate, accuracy in zip(RATES, (0.3, 0.5, 0.4), strict=True)
     ]
-    assert best_rate(tried, "crate", "accuracy", 3) == RATES[1]
+    assert best(tried, "crate", "accuracy", 3)["learning_rate"] == str(RATES[1])
     with pytest.raises(SystemExit, match="run --select first"):
-        best_rate(tried[:2], "crate", "accuracy", 3)
+        best(tried[:2], "crate", "accuracy", 3)

@@ -56,7 +56,7 @@ def test_the_difference_is_paired() -> None:
 
 
 TINY: dict[str, Any] = {
-    "task": "sudoku", "width": 8, "n_heads": 2, "hidden": 16, "n_iterations": 4, "batch_size": 4,
+    "task": "sudoku", "width": 8, "hidden": 16, "n_iterations": 4, "batch_size": 4,
     "n_steps": 2, "n_bases": 3, "n_train": 12, "n_valid": 4, "n_test": 6, "min_givens": 60, "max_givens": 60,
 }  # fmt: skip
 
@@ -66,7 +66,7 @@ def test_both_models_are_read_on_the_same_boards_and_only_once(
 ) -> None:
     monkeypatch.setattr(vision_sudoku, "COMMON", TINY)
     monkeypatch.setattr(vision_sudoku, "SELECTING_STEPS", 1)
-    monkeypatch.setattr(vision_sudoku, "RATES", (1e-3,))
+    monkeypatch.setattr(vision_sudoku, "TRIALS", ((2, 1e-3),))
     select(tmp_path / "logs", tmp_path)
     assert [row["model"] for row in Rows(tmp_path / "selection.csv", ["model"]).rows] == [
         "transformer",
