@@ -41,7 +41,7 @@ OTHER_DATA = (
 )
 COMMON: dict[str, Any] = {
     "task": "sudoku", "width": 64, "hidden": 256, "n_iterations": 12, "loss_on": "all",
-    "batch_size": 32, "n_warmup": 50, "lr_floor": 0.05, "n_steps": 3_000, "eval_freq": 500, "save_freq": 250,
+    "batch_size": 32, "n_warmup": 50, "lr_floor": 0.05, "n_steps": 2_000, "eval_freq": 500, "save_freq": 250,
     "n_bases": 400, "n_train": 9_000, "n_valid": 500, "n_test": 1_000, "min_givens": 17, "max_givens": 34,
 }  # fmt: skip
 SELECTING_STEPS = 500
