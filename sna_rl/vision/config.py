@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
 
 from sna_rl.errors import UsageError
 from sna_rl.separable.checks import check_int, check_name
+from sna_rl.vision.energies import ATTENTIONS
+from sna_rl.vision.feed_energies import FEEDS
+from sna_rl.vision.kernels import KERNELS
+from sna_rl.vision.normaliser import GAINS, JACOBIANS
 
 MODELS = ("hyper-set", "transformer", "crate", "crate-t", "energy-transformer")
 STEPS = ("fixed", "iteration", "start", "current")
 TIMES = ("mlp", "normed", "sinusoid")
+NORMS = ("rms", "layer")
 PLACES = ("cells", "lines")
 
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Architecture.
+    """Architecture; a setting that the chosen model does not read stays at its default.
 
     Args:
         model: hyper-set, transformer, crate, crate-t (its output map the transposed input map) or
@@ -36,7 +43,7 @@ class ModelConfig:
         step_size: of fixed steps, and of positive ones at the start; by default 0.1 down an energy, else 1.
         step_time: how that network reads the iteration: mlp (Sudoku's), normed (image classification's) or
             sinusoid (masked images').
-        positive_steps: softplus keeps the network's steps over 0.
+        positive_steps: softplus keeps learned steps over 0.
         lora_rank: rank of the low-rank deltas of each iteration; 0 for none.
         lora_scale: their scale a.
         norm: the transformer's norms: rms or layer.
@@ -49,12 +56,15 @@ class ModelConfig:
         n_halvings: times a step may be halved until the energy does not rise; 0 takes steps as they are.
 
     Raises:
-        UsageError: if a value is out of its range or a name is unknown.
+        UsageError: if a value is out of its range, a name is unknown, or a setting would change nothing.
 
     Example:
         >>> ModelConfig(model="hyperset")
         Traceback (most recent call last):
         sna_rl.errors.UsageError: unknown model 'hyperset'; did you mean 'hyper-set'?
+        >>> ModelConfig(kernel="relu")
+        Traceback (most recent call last):
+        sna_rl.errors.UsageError: kernel 'relu' would change nothing: it is read with attention linear alone
     """
 
     model: str = "hyper-set"
@@ -84,11 +94,12 @@ class ModelConfig:
     n_halvings: int = 0
 
     def __post_init__(self) -> None:
-        check_name("model", self.model, MODELS)
-        check_name("steps", self.steps, STEPS)
-        check_name("step_time", self.step_time, TIMES)
-        check_name("norm", self.norm, ("rms", "layer"))
-        check_name("places", self.places, PLACES)
+        names: dict[str, Iterable[str]] = {
+            "model": MODELS, "attention": ATTENTIONS, "kernel": KERNELS, "feed": FEEDS, "gain": GAINS,
+            "jacobian": JACOBIANS, "steps": STEPS, "step_time": TIMES, "norm": NORMS, "places": PLACES,
+        }  # fmt: skip
+        for name, known in names.items():
+            check_name(name, getattr(self, name), known)
         for name in ("width", "n_heads", "hidden", "n_iterations", "n_layers"):
             check_int(name, getattr(self, name), 1)
         for name in ("lora_rank", "truncate", "n_halvings"):
@@ -97,12 +108,30 @@ class ModelConfig:
             raise UsageError(f"dropout must be from 0 to below 1, not {self.dropout!r}")
         if not 0.0 < self.eps < 1.0:
             raise UsageError(f"eps must be over 0 and under 1, not {self.eps!r}")
-        if self.step_size is not None and not self.step_size > 0.0:
-            raise UsageError(f"step_size must be over 0, not {self.step_size!r}")
-        if self.lora_rank and self.model != "hyper-set":
-            raise UsageError(f"lora_rank belongs to hyper-set; {self.model} has no low-rank deltas")
-        if self.n_halvings and not self.has_energy:
-            raise UsageError(f"n_halvings needs an energy, and {self.model} has none")
+        for name in ("step_size", "lora_scale"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < math.inf:
+                raise UsageError(f"{name} must be over 0 and finite, not {value!r}")
+        self._refuse_unread()
+
+    def _refuse_unread(self) -> None:
+        """Refuse a setting that is not at its default though nothing reads it."""
+        hyper_set = (self.model == "hyper-set", "model hyper-set")
+        network = self.steps in ("start", "current")
+        readers = {
+            **dict.fromkeys(("attention", "feed", "gain", "jacobian", "lora_rank"), hyper_set),
+            "kernel": (self.attention == "linear", "attention linear"),
+            "lora_scale": (self.lora_rank > 0, "a lora_rank"),
+            "norm": (self.model == "transformer", "model transformer"),
+            "step_time": (network, "steps start or current"),
+            "positive_steps": (self.steps != "fixed", "steps iteration, start or current"),
+            "step_size": (self.steps == "fixed" or self.positive_steps, "steps fixed or positive_steps"),
+            "n_halvings": (self.has_energy, "model hyper-set or energy-transformer"),
+        }
+        for each in fields(self):
+            value, (is_read, by) = getattr(self, each.name), readers.get(each.name, (True, ""))
+            if value != each.default and not is_read:
+                raise UsageError(f"{each.name} {value!r} would change nothing: it is read with {by} alone")
 
     @property
     def has_energy(self) -> bool:

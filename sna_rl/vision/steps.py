@@ -55,25 +55,27 @@ class FixedSteps(StepPolicy):
 
 
 class IterationSteps(StepPolicy):
-    """One learned vector for each update of each iteration, zero at the start.
+    """One learned vector for each update of each iteration: zero at the start, or a positive step size.
 
     Iterations beyond those of training take the last one's.
 
     Args:
-        n_iterations: iterations in training.
         n_updates: updates of an iteration.
-        width: size of a token.
+        config: n_iterations, width, positive_steps, step_size.
     """
 
-    def __init__(self, n_iterations: int, n_updates: int, width: int) -> None:
+    def __init__(self, n_updates: int, config: ModelConfig) -> None:
         super().__init__()
-        self.steps = nn.Parameter(torch.zeros(n_iterations, n_updates, width))
+        shape = (config.n_iterations, n_updates, config.width)
+        self.steps = nn.Parameter(torch.full(shape, _first_number(config)))
+        self.positive = config.positive_steps
 
     def forward(
         self, t: int, start: Float[Tensor, "batch tokens width"], state: Float[Tensor, "batch tokens width"]
     ) -> tuple[Tensor, ...]:
         """The iteration's vectors."""
-        return self.steps[min(t, len(self.steps) - 1)].unbind()
+        steps = self.steps[min(t, len(self.steps) - 1)]
+        return (F.softplus(steps) if self.positive else steps).unbind()
 
 
 class ConditionedSteps(StepPolicy):
@@ -116,7 +118,7 @@ class ConditionedSteps(StepPolicy):
         self.out = nn.Linear(width, n_updates * width)
         self.positive = config.positive_steps
         nn.init.zeros_(self.out.weight)
-        nn.init.constant_(self.out.bias, math.log(math.expm1(config.first_step)) if self.positive else 0.0)
+        nn.init.constant_(self.out.bias, _first_number(config))
 
     def forward(
         self, t: int, start: Float[Tensor, "batch tokens width"], state: Float[Tensor, "batch tokens width"]
@@ -161,5 +163,11 @@ def make_steps(config: ModelConfig, n_updates: int) -> StepPolicy:
     if config.steps == "fixed":
         return FixedSteps(n_updates, config.first_step)
     if config.steps == "iteration":
-        return IterationSteps(config.n_iterations, n_updates, config.width)
+        return IterationSteps(n_updates, config)
     return ConditionedSteps(n_updates, config)
+
+
+def _first_number(config: ModelConfig) -> float:
+    """What a learned step is made from at the start: 0, or the number whose softplus is the step size."""
+    size = config.first_step
+    return size + math.log(-math.expm1(-size)) if config.positive_steps else 0.0

@@ -13,8 +13,8 @@ from sna_rl.vision.model import class_model, sudoku_model, symbol_mask_model
 
 SUDOKU: dict[str, Any] = {"width": 768, "n_heads": 12, "hidden": 3072, "n_iterations": 1, "places": "cells"}
 IMAGE: dict[str, Any] = {"n_heads": 8, "n_iterations": 12, "steps": "current", "step_time": "normed"}
-PLAIN: dict[str, Any] = {"n_heads": 8, "steps": "fixed", "plain_patches": True, "norm": "layer"}
-MASK: dict[str, Any] = {"width": 768, "n_heads": 12, "step_time": "sinusoid"}
+PLAIN: dict[str, Any] = {"n_heads": 8, "steps": "fixed", "plain_patches": True}
+MASK: dict[str, Any] = {"width": 768, "n_heads": 12}
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_images(width: int, layers: int, side: int, patches: int, classes: int, 
 @pytest.mark.parametrize(
     ("config", "published"),
     [
-        ({"model": "transformer", "width": 384, "hidden": 1536}, 2_383_336),
+        ({"model": "transformer", "norm": "layer", "width": 384, "hidden": 1536}, 2_383_336),
         ({"model": "energy-transformer", "width": 512, "hidden": 2048}, 2_389_481),
         ({"model": "crate", "width": 768}, 2_996_968),
         ({"model": "crate-t", "width": 896}, 3_036_648),
@@ -69,8 +69,8 @@ def test_image_baselines(config: dict[str, Any], published: int) -> None:
 @pytest.mark.parametrize(
     ("config", "published"),
     [
-        ({"hidden": 768}, 3_937_856),
-        ({"hidden": 6144}, 8_072_000),
+        ({"hidden": 768, "step_time": "sinusoid"}, 3_937_856),
+        ({"hidden": 6144, "step_time": "sinusoid"}, 8_072_000),
         ({"model": "transformer", "hidden": 3072, "steps": "fixed"}, 8_654_848),
     ],
 )
@@ -92,16 +92,14 @@ def test_a_vector_a_step_costs_no_product() -> None:
     assert all(each.requires_grad for each in vector.parameters())
 
 
-@pytest.mark.parametrize(("model", "steps"), [("hyper-set", "start"), ("transformer", "fixed")])
-def test_products_of_a_token_and_iteration(model: str, steps: str) -> None:
+@pytest.mark.parametrize("own", [{"step_time": "sinusoid"}, {"model": "transformer", "steps": "fixed"}])
+def test_products_of_a_token_and_iteration(own: dict[str, Any]) -> None:
     """2 d² + 2 N d + 2 d M + 2 d² for Hyper-SET, 4 d² + 2 N d + 2 d M for the transformer, N = 81."""
     width, hidden, tokens = 32, 128, 81
     tokens_in = torch.zeros(2, tokens, dtype=torch.int64)
     counts = []
     for n in (1, 2):
-        config = ModelConfig(
-            model=model, steps=steps, width=width, hidden=hidden, n_iterations=n, step_time="sinusoid"
-        )
+        config = ModelConfig(width=width, hidden=hidden, n_iterations=n, **own)
         counts.append(n_flops(sudoku_model(config), tokens_in))
     products = 4 * width**2 + 2 * tokens * width + 2 * width * hidden
     assert counts[1] - counts[0] == 2 * 2 * tokens * products

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -177,6 +178,17 @@ def test_positive_steps_begin_at_the_step_size_and_stay_positive() -> None:
     assert all((step > 0).all() for step in model.body.steps(3, 9 * x, x))
 
 
+def test_positive_steps_of_each_iteration_begin_at_the_step_size_too() -> None:
+    x = torch.randn(1, 5, 12)
+    for size in (0.2, 1_000.0):
+        policy = make_steps(config(steps="iteration", positive_steps=True, step_size=size), 2)
+        torch.testing.assert_close(torch.stack(policy(3, x, x)), torch.full((2, 12), size))
+    (steps,) = policy.parameters()
+    steps.data.fill_(-2.0)
+    expected = torch.log1p(torch.exp(torch.tensor(-2.0)))
+    torch.testing.assert_close(torch.stack(policy(0, x, x)), expected.expand(2, 12))
+
+
 def test_fixed_and_iteration_steps() -> None:
     x = torch.randn(1, 5, 12)
     assert [float(step) for step in make_steps(config(steps="fixed", step_size=0.5), 2)(7, x, x)] == [
@@ -307,15 +319,41 @@ def test_a_model_without_energy_says_so() -> None:
     [
         ({"n_heads": 5}, "n_heads must divide the width 12, not 5"),
         ({"n_iterations": 0}, "n_iterations must be an int of at least 1, not 0"),
-        ({"model": "crate", "lora_rank": 2}, "lora_rank belongs to hyper-set"),
-        ({"model": "crate", "n_halvings": 2}, "n_halvings needs an energy"),
         ({"dropout": 1.0}, "dropout must be from 0"),
         ({"steps": "learned"}, "unknown steps 'learned'"),
+        ({"feed": "rel"}, "unknown feed 'rel'; did you mean 'relu'"),
+        ({"attention": "linear", "kernel": "gelo"}, "unknown kernel 'gelo'; did you mean 'gelu'"),
+        ({"kernel": "cosine"}, "unknown kernel 'cosine'"),
+        ({"steps": "fixed", "step_size": math.inf}, "step_size must be over 0 and finite, not inf"),
+        ({"steps": "fixed", "step_size": 0.0}, "step_size must be over 0 and finite, not 0.0"),
+        ({"lora_rank": 2, "lora_scale": math.nan}, "lora_scale must be over 0 and finite, not nan"),
     ],
 )
 def test_bad_configurations(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Recurrence(config(**changes))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "transformer", "attention": "relu"}, "attention 'relu' .* with model hyper-set alone"),
+        ({"model": "crate", "feed": "gated"}, "feed 'gated' .* with model hyper-set alone"),
+        ({"model": "crate-t", "gain": "none"}, "gain 'none' .* with model hyper-set alone"),
+        ({"model": "energy-transformer", "jacobian": "exact"}, "jacobian 'exact' .* with model hyper-set"),
+        ({"model": "crate", "lora_rank": 2}, "lora_rank 2 .* with model hyper-set alone"),
+        ({"model": "crate", "n_halvings": 2}, "n_halvings 2 .* with model hyper-set or energy-transformer"),
+        ({"norm": "layer"}, "norm 'layer' .* with model transformer alone"),
+        ({"kernel": "relu"}, "kernel 'relu' .* with attention linear alone"),
+        ({"lora_scale": 2.0}, "lora_scale 2.0 .* with a lora_rank alone"),
+        ({"steps": "fixed", "step_time": "normed"}, "step_time 'normed' .* with steps start or current"),
+        ({"steps": "fixed", "positive_steps": True}, "positive_steps True .* with steps iteration, start or"),
+        ({"step_size": 0.5}, "step_size 0.5 .* with steps fixed or positive_steps alone"),
+    ],
+)
+def test_settings_that_nothing_would_read_are_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message.replace(" .* ", " would change nothing: it is read ")):
+        config(**changes)
 
 
 # embeddings -----------------------------------------------------------------------------------------------
