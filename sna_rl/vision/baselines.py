@@ -19,6 +19,8 @@ ISTA_STEP = ISTA_SPARSITY = 0.1
 class TransformerLayer(Layer):
     """Pre-norm transformer layer without biases: attention, then a ReLU network; published with steps of 1.
 
+    It has no energy, so nothing ever asks for its scores: torch's fused attention makes and forgets them.
+
     Args:
         config: width, heads, hidden units, norm (rms or layer).
 
@@ -56,7 +58,8 @@ class CrateLayer(Layer):
     """Subspace attention with one matrix for queries, keys and values, then a step towards a sparse code.
 
     x ← x + W_out SSA(W LN x), then x ← relu(y + η (Dᵀ y − Dᵀ D y) − η λ), y = LN x, η = λ = 0.1; published
-    with steps of 1. The transposed form (CRATE-T) has Wᵀ for W_out.
+    with steps of 1. The transposed form (CRATE-T) has Wᵀ for W_out. SSA is torch's fused attention: without
+    an energy, nothing ever asks for the scores.
 
     Args:
         config: width, heads; model crate or crate-t.

@@ -10,6 +10,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from sna_rl.separable.scores import bilinear_scores
+
 ROWS = 128  # rows of A that are held at once
 BLOCK = 2**17  # numbers of a block, so that it stays in a core's cache; fewer heads at once for more tokens
 
@@ -83,12 +85,11 @@ def _zeros_transposed(z: Tensor) -> Tensor:
 
 
 def _blocks(z: Tensor, scale: float) -> Iterator[tuple[slice, slice, Tensor]]:
-    """Some heads, some rows, and those rows of A."""
+    """Some heads, some rows, and those rows of A, of z's dtype: CUDA's autocast would make them float32."""
     n_heads, tokens, _ = z.shape
     at_once = max(1, BLOCK // (ROWS * tokens))
     for head in range(0, n_heads, at_once):
         heads = slice(head, head + at_once)
-        columns = z[heads].mT
         for row in range(0, tokens, ROWS):
             rows = slice(row, row + ROWS)
-            yield heads, rows, (z[heads, rows] * scale @ columns).softmax(-1)
+            yield heads, rows, bilinear_scores(z[heads, rows], z[heads], scale).softmax(-1).to(z.dtype)

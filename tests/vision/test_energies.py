@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sna_rl.errors import UsageError
-from sna_rl.vision import bisoftmax
+from sna_rl.separable.scores import bilinear_scores
+from sna_rl.vision import baselines, bisoftmax, energies
+from sna_rl.vision.baselines import EnergyTransformerLayer, make_layer
+from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.energies import ATTENTIONS, Bisoftmax, Linear, make_attention, plain_bisoftmax
 from sna_rl.vision.feed_energies import FEEDS, make_feed
 from sna_rl.vision.kernels import KERNELS
@@ -99,6 +103,81 @@ def test_the_memory_linear_form_in_bfloat16() -> None:
         low = bisoftmax.memory_linear(z, 0.25)
     assert low.dtype == torch.bfloat16
     torch.testing.assert_close(low.float(), plain_bisoftmax(z, 0.25), rtol=0.05, atol=0.05)
+
+
+def test_the_memory_linear_form_keeps_its_dtype_where_the_softmax_is_float32(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As under CUDA's autocast, which the softmax leaves in full precision."""
+    z = F.rms_norm(normal(1, 2, 150, 16, dtype=torch.float32), (16,)).requires_grad_()
+    upstream = normal(1, 2, 150, 16, seed=1, dtype=torch.float32)
+    plain = plain_bisoftmax(z, 0.25)
+    (expected,) = torch.autograd.grad(plain, z, upstream)
+    monkeypatch.setattr(Tensor, "softmax", lambda x, dim: torch.softmax(x, dim, dtype=torch.float32))
+    with torch.autocast("cpu", torch.bfloat16):
+        low = bisoftmax.memory_linear(z, 0.25)
+    assert low.dtype == torch.bfloat16
+    torch.testing.assert_close(low.float(), plain, rtol=0.05, atol=0.05)
+    (found,) = torch.autograd.grad(low, z, upstream.bfloat16())
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.1)
+
+
+def test_from_512_tokens_on_heads_are_taken_one_after_the_other() -> None:
+    z = F.rms_norm(normal(1, 6, 600, 8, dtype=torch.float32), (8,)).requires_grad_()
+    upstream = normal(1, 6, 600, 8, seed=1, dtype=torch.float32)
+    blocks = bisoftmax._blocks(z.detach().flatten(0, 1), 0.5)
+    assert [heads.start for heads, rows, _ in blocks if rows.start == 0] == [0, 1, 2, 3, 4, 5]
+    plain = plain_bisoftmax(z, 0.5)
+    (theirs,) = torch.autograd.grad(plain, z, upstream)
+    for fast in (bisoftmax.memory_linear(z, 0.5), Bisoftmax(0.5).grad(z)):
+        assert type(fast.grad_fn).__name__ == "ViewBackward0"  # of the custom function
+        torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-5)
+        (ours,) = torch.autograd.grad(fast, z, upstream)
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
+
+
+def no_scores(left: Tensor, right: Tensor, scale: float) -> Tensor:
+    return left.new_zeros(*left.shape[:-1], right.shape[-2])
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_every_score_between_tokens_comes_from_the_core(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the core's are 0, all are; the linear energy, which makes none, is that of its features'."""
+    z, n, beta = normal(2, 7, 4), 7, 0.5
+    attention = make_attention(name, 4)
+    if name == "linear":
+        features = KERNELS["elu+1"].value(z)
+        expected = bilinear_scores(features, features, beta).square().sum((-2, -1)) / (4 * beta)
+        torch.testing.assert_close(attention.energy(z), expected)
+        return
+    for module in (energies, bisoftmax):
+        assert vars(module)["bilinear_scores"] is bilinear_scores
+        monkeypatch.setattr(module, "bilinear_scores", no_scores)
+    energy, share = {
+        "bisoftmax": (n * math.log(n) / beta, 2 / n),
+        "sigmoid": (n**2 * 0.5 / (2 * beta), 0.25),
+        "relu": (0.0, 0.0),
+    }[name]
+    torch.testing.assert_close(attention.energy(z), torch.full((2,), energy, dtype=torch.float64))
+    gradient = (share * z.sum(-2, keepdim=True)).expand_as(z)
+    torch.testing.assert_close(attention.grad(z), gradient)
+    if name == "bisoftmax":
+        torch.testing.assert_close(bisoftmax.memory_linear(z[None], beta)[0], gradient)
+
+
+def test_the_energy_transformers_scores_come_from_the_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    layer = make_layer(ModelConfig(model="energy-transformer", width=8, n_heads=2, hidden=16))
+    assert isinstance(layer, EnergyTransformerLayer)
+    monkeypatch.setattr(baselines, "bilinear_scores", no_scores)
+    found = layer.energy(torch.randn(3, 7, 8), 0).attention
+    torch.testing.assert_close(found, torch.full((3,), -2 * 7 * math.log(7) / 4**-0.5))
+
+
+def test_fused_attention_is_the_baselines_alone() -> None:
+    folder = Path(energies.__file__).parent
+    fused = [file.name for file in folder.glob("*.py") if "F.scaled_dot_product" in file.read_text()]
+    assert fused == ["baselines.py"]
 
 
 def test_no_table_between_tokens_is_ever_held(monkeypatch: pytest.MonkeyPatch) -> None:
