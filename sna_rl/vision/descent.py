@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
@@ -14,10 +15,15 @@ from sna_rl.vision.recurrence import State
 
 
 class Descent(NamedTuple):
-    """Energies along the way, the embedded input first, and the share of the proposed step that was taken."""
+    """Energies along the way, the embedded input first, and the share of the proposed step that was taken.
+
+    A state has the energy of the iteration that made it. Another layer, or other low-rank deltas, are another
+    energy, so `before` is what that one was at the state before.
+    """
 
     attention: Float[Tensor, "states batch"]
     feed_forward: Float[Tensor, "states batch"]
+    before: Float[Tensor, "states batch"]
     accepted: Float[Tensor, "states batch"]
 
     @property
@@ -27,12 +33,12 @@ class Descent(NamedTuple):
 
     @property
     def fell(self) -> Bool[Tensor, "states batch"]:
-        """Where it did not rise since the state before; the first counts as fallen."""
-        return torch.nn.functional.pad(self.energy.diff(dim=0) <= 0, (0, 0, 1, 0), value=True)
+        """Where an iteration did not raise its own energy; the embedded input counts as fallen."""
+        return self.energy <= self.before
 
     @property
     def monotone(self) -> Bool[Tensor, " batch"]:
-        """Inputs whose energy never rose."""
+        """Inputs of which no iteration raised its energy."""
         return self.fell.all(0)
 
 
@@ -69,9 +75,11 @@ def along(model: IterativeModel, states: Sequence[State]) -> Descent:
     Raises:
         UsageError: if the model has no energy.
     """
-    attention, feed_forward = zip(*(model.body.energy(state) for state in states), strict=True)
-    accepted = torch.stack([state.accepted for state in states])
-    return Descent(torch.stack(attention), torch.stack(feed_forward), accepted)
+    energies = [model.body.energy(state) for state in states]
+    before = [energies[0].total]
+    before += [model.body.energy(now._replace(x=last.x)).total for last, now in pairwise(states)]
+    columns = (*zip(*energies, strict=True), before, [state.accepted for state in states])
+    return Descent(*(torch.stack(tuple(column)) for column in columns))
 
 
 def states_from_start(model: IterativeModel, *inputs: Any, n_iterations: int | None = None) -> list[State]:

@@ -16,6 +16,7 @@ from sna_rl.separable.principal import principal_directions
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.descent import Descent, descent
 from sna_rl.vision.diagnostics import average_angle, effective_rank, rank
+from sna_rl.vision.layers import HyperSetLayer
 from sna_rl.vision.model import IterativeModel, sudoku_model
 from sna_rl.vision.settling import until_settled
 from sna_rl.vision.tracing import trace
@@ -99,11 +100,31 @@ def test_with_halvings_the_traced_energy_is_monotone() -> None:
     assert min(moment.accepted for moment in found.moments) < 1
 
 
+@pytest.mark.parametrize("changes", [{"lora_rank": 2}, {"n_layers": 2}])
+def test_with_halvings_every_iteration_lowers_its_own_energy(changes: dict[str, Any]) -> None:
+    """Between two of them the energy is another, and may stand higher."""
+    found = descent(model_of(steps="fixed", step_size=30.0, n_halvings=8, **changes), PUZZLE)
+    assert found.monotone.all()
+    assert (found.energy.diff(dim=0) > 0).any()
+    assert not descent(model_of(steps="fixed", step_size=30.0, **changes), PUZZLE).monotone.any()
+
+
+def test_before_is_the_energy_that_the_iteration_had_at_the_state_before() -> None:
+    model = model_of(lora_rank=2, n_layers=2, n_iterations=2)
+    found = descent(model, PUZZLE)
+    states = list(model.states(PUZZLE))
+    for row, (place, earlier) in enumerate(zip([(0, 1), (1, 0), (1, 1)], states, strict=False), start=2):
+        layer = model.body.layers[place[0]]
+        assert isinstance(layer, HyperSetLayer)
+        torch.testing.assert_close(found.before[row], layer.energy(earlier.x, place[1]).total)
+
+
 def test_a_descent_by_hand() -> None:
     """Energies 3, 2, 2, 1 never rise; 3, 2, 4, 1 rise once."""
     attention = torch.tensor([[1.0, 2.0], [1.0, 1.0], [0.0, 2.0], [1.0, 0.0]])
     feed_forward = torch.tensor([[2.0, 1.0], [1.0, 1.0], [2.0, 2.0], [0.0, 1.0]])
-    found = Descent(attention, feed_forward, torch.ones(4, 2))
+    before = torch.tensor([[3.0, 3.0], [3.0, 3.0], [2.0, 2.0], [2.0, 4.0]])
+    found = Descent(attention, feed_forward, before, torch.ones(4, 2))
     assert found.fell.tolist() == [[True, True], [True, True], [True, False], [True, True]]
     assert found.monotone.tolist() == [True, False]
 
