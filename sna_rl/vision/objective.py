@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 import torch
@@ -16,8 +17,8 @@ def readout_loss(
 ) -> tuple[Tensor, Tensor]:
     """Loss of a batch.
 
-    all: the mean over the iterations; last; random: an iteration drawn from torch's generator, the ones after
-    it not computed.
+    all: the mean over the iterations; last; random: an iteration of the last layer, drawn from torch's
+    generator, the ones after it not computed.
 
     Args:
         model: what is trained.
@@ -28,12 +29,13 @@ def readout_loss(
     Returns:
         The loss, and the last answer that was read.
     """
-    config = model.body.config
-    n = config.n_iterations
-    if loss_on == "random" and config.n_layers == 1:
-        n = int(torch.randint(1, n + 1, ()))
     if loss_on == "all":
         answers = [model.read(state) for state in model.states(*inputs)]
         return torch.stack([loss(answer) for answer in answers]).mean(), answers[-1]
-    answer = model(*inputs, n_iterations=n)
+    config = model.body.config
+    n = config.n_iterations
+    read_at = int(torch.randint(1, n + 1, ())) if loss_on == "random" else n
+    states = islice(model.states(*inputs), (config.n_layers - 1) * n + read_at)
+    *_, last = states
+    answer = model.read(last)
     return loss(answer), answer

@@ -77,7 +77,7 @@ class LearnConfig:
         learning_rate: of AdamW.
         weight_decay: of AdamW, on every parameter.
         beta2: of AdamW; beta1 is 0.9.
-        loss_on: iterations that are read out: all (their mean), last, or a random one.
+        loss_on: iterations that are read out: all (their mean), last, or a random one of the last layer.
         label_smoothing: share of a target spread over all classes.
 
     Raises:

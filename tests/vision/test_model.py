@@ -18,6 +18,7 @@ from sna_rl.vision.config import MODELS, ModelConfig
 from sna_rl.vision.embeddings import PatchEmbedding, SymbolEmbedding, from_patches, to_patches
 from sna_rl.vision.layers import HyperSetLayer
 from sna_rl.vision.model import IterativeModel, class_model, sudoku_model
+from sna_rl.vision.objective import readout_loss
 from sna_rl.vision.recurrence import Recurrence
 from sna_rl.vision.steps import ConditionedSteps, make_steps, sinusoid
 
@@ -161,6 +162,30 @@ def test_only_the_last_map_is_zero_and_steps_learn_to_differ_between_iterations(
     assert steps.std() > 0.15
 
 
+def test_training_a_model_makes_its_steps_differ_between_iterations() -> None:
+    """At the start all are zero; in the published code they never differ."""
+    model = sudoku_model(config(width=8, n_heads=2, hidden=16, n_iterations=3))
+    digits = torch.randint(0, 9, PUZZLE.shape)
+
+    def steps() -> Tensor:
+        x = model.embed(PUZZLE)
+        return torch.stack([torch.stack(model.body.steps(t, x, x)) for t in range(3)])
+
+    def cross_entropy(answer: Tensor) -> Tensor:
+        return F.cross_entropy(answer.flatten(0, 1), digits.flatten())
+
+    assert not steps().any()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for _ in range(20):
+        loss, _ = readout_loss(model, (PUZZLE,), cross_entropy, "all")
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    found = steps()
+    apart = found.diff(dim=0).abs().mean((1, 2, 3, 4))
+    assert (apart > 1e-3).all()
+
+
 def test_steps_follow_x0_or_xt_as_they_are_told() -> None:
     x, y = torch.randn(1, 5, 12), torch.randn(1, 5, 12)
     for on, same in (("start", True), ("current", False)):
@@ -253,6 +278,30 @@ def test_layers_are_iterated_one_after_the_other() -> None:
     assert [(state.layer, state.t) for state in model.states(PUZZLE)] == [
         (layer, t) for layer in range(2) for t in range(3)
     ]
+
+
+@pytest.mark.parametrize(("loss_on", "read_at"), [("last", {2}), ("random", {0, 1, 2})])
+def test_of_several_layers_the_last_ones_iterations_are_read(
+    loss_on: str, read_at: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = trained(n_layers=2, n_iterations=3)
+    losses = {
+        (state.layer, state.t): model.read(state).square().mean().item() for state in model.states(PUZZLE)
+    }
+    done: list[tuple[int, int]] = []
+    advance = model.body._advance
+
+    def watched(index: int, t: int, *rest: Tensor) -> tuple[Tensor, Tensor]:
+        done.append((index, t))
+        return advance(index, t, *rest)
+
+    monkeypatch.setattr(model.body, "_advance", watched)
+    seen = set()
+    for _ in range(15):
+        loss, _ = readout_loss(model, (PUZZLE,), lambda answer: answer.square().mean(), loss_on)
+        assert loss.item() == losses[done[-1]]  # nothing is computed after it
+        seen.add(done[-1])
+    assert seen == {(1, t) for t in read_at}
 
 
 def test_recomputed_gradients_are_the_same() -> None:
