@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from sna_rl.errors import UsageError
 from sna_rl.separable.checks import check_int
 from sna_rl.vision.normaliser import Normaliser
-from sna_rl.vision.steps import sinusoid
+from sna_rl.vision.steps import check_width, sinusoid
 
 INITIAL_STD = 0.02
 
@@ -27,7 +27,7 @@ class SymbolEmbedding(nn.Module):
             then the sum of a learned vector a group.
 
     Raises:
-        UsageError: if a fixed place is wanted in a sequence that is not square.
+        UsageError: if a fixed place is wanted in a sequence that is not square, or does not fill the width.
 
     Example:
         >>> SymbolEmbedding(10, 81, 16)(torch.zeros(2, 81, dtype=torch.int64)).shape
@@ -80,7 +80,7 @@ class PatchEmbedding(nn.Module):
         n_masks: 1 adds a learned vector for patches that are hidden.
 
     Raises:
-        UsageError: if patches don't fill the image.
+        UsageError: if patches don't fill the image, or a place does not fill the width.
 
     Example:
         >>> PatchEmbedding((3, 32, 32), 8, 16)(torch.zeros(2, 3, 32, 32)).shape
@@ -108,7 +108,7 @@ class PatchEmbedding(nn.Module):
         self.first = nn.Parameter(torch.randn(1, 1, width)) if has_class_token else None
         self.mask = nn.Parameter(torch.randn(n_masks, width) * INITIAL_STD) if n_masks else None
         n_tokens = n_side**2 + has_class_token
-        places = torch.stack([sinusoid(place, width) for place in range(n_tokens)])
+        places = torch.stack([sinusoid(place, check_width(width)) for place in range(n_tokens)])
         self.register_buffer("places", places, persistent=False)
 
     def forward(
@@ -211,12 +211,16 @@ def square_places(side: int, width: int) -> Float[Tensor, "places width"]:
 
     Args:
         side: places along a side.
-        width: numbers of a vector, a multiple of 4.
+        width: numbers of a vector.
+
+    Raises:
+        UsageError: if two sinusoids don't fill it.
 
     Example:
         >>> square_places(2, 8).shape
         torch.Size([4, 8])
     """
-    line = torch.stack([sinusoid(place, width // 2) for place in range(side)])
+    half = check_width(width, n_sinusoids=2) // 2
+    line = torch.stack([sinusoid(place, half) for place in range(side)])
     rows = line[:, None].expand(side, side, -1)
     return torch.cat([rows, rows.transpose(0, 1)], -1).flatten(0, 1)

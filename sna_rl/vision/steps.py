@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from sna_rl.separable.checks import check_int
+from sna_rl.errors import UsageError
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.normaliser import Normaliser
 
@@ -92,6 +92,9 @@ class ConditionedSteps(StepPolicy):
         n_updates: updates of an iteration.
         config: width, steps (start or current), step_time, positive_steps, step_size, eps.
 
+    Raises:
+        UsageError: if a sinusoid does not fill the width.
+
     Cost:
         n_updates · d² products a token.
 
@@ -106,7 +109,7 @@ class ConditionedSteps(StepPolicy):
         width, eps = config.width, config.eps
         self.n_updates = n_updates
         self.on_start = config.steps == "start"
-        self.time_size = width if config.step_time == "sinusoid" else TIME_SIZE
+        self.time_size = check_width(width) if config.step_time == "sinusoid" else TIME_SIZE
         parts: list[nn.Module] = []
         if config.step_time != "sinusoid":
             parts = [nn.Linear(TIME_SIZE, width), nn.GELU(), nn.Linear(width, width)]
@@ -137,16 +140,39 @@ def sinusoid(position: int, size: int) -> Float[Tensor, " size"]:
 
     Args:
         position: a whole number.
-        size: even.
+        size: even, at least 4.
 
     Example:
         >>> sinusoid(0, 4)
         tensor([0., 0., 1., 1.])
     """
-    half = check_int("size", size, 4) // 2
+    half = size // 2
     frequencies = torch.exp(torch.arange(half) * (-math.log(LONGEST_PERIOD) / (half - 1)))
     angles = position * frequencies
     return torch.cat([angles.sin(), angles.cos()])
+
+
+def check_width(width: int, n_sinusoids: int = 1) -> int:
+    """The width itself where sinusoids of equal sizes fill it.
+
+    Args:
+        width: size of a token.
+        n_sinusoids: that lie side by side in it.
+
+    Raises:
+        UsageError: otherwise.
+
+    Example:
+        >>> check_width(10, n_sinusoids=2)
+        Traceback (most recent call last):
+        sna_rl.errors.UsageError: width must be a multiple of 4 from 8 on, to be filled by sinusoids, not 10
+    """
+    if width % (2 * n_sinusoids) or width < 4 * n_sinusoids:
+        raise UsageError(
+            f"width must be a multiple of {2 * n_sinusoids} from {4 * n_sinusoids} on, "
+            f"to be filled by sinusoids, not {width}"
+        )
+    return width
 
 
 def make_steps(config: ModelConfig, n_updates: int) -> StepPolicy:

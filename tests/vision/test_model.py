@@ -17,7 +17,7 @@ from sna_rl.vision.baselines import CrateLayer, EnergyTransformerLayer, Transfor
 from sna_rl.vision.config import MODELS, ModelConfig
 from sna_rl.vision.embeddings import PatchEmbedding, SymbolEmbedding, from_patches, to_patches
 from sna_rl.vision.layers import HyperSetLayer
-from sna_rl.vision.model import IterativeModel, class_model, sudoku_model
+from sna_rl.vision.model import IterativeModel, class_model, mask_model, sudoku_model, symbol_mask_model
 from sna_rl.vision.objective import readout_loss
 from sna_rl.vision.recurrence import Recurrence
 from sna_rl.vision.steps import ConditionedSteps, make_steps, sinusoid
@@ -440,6 +440,26 @@ def test_places_by_lines_are_those_of_row_column_and_box() -> None:
 def test_fixed_places_want_a_square() -> None:
     with pytest.raises(UsageError, match="square of tokens, and 80 are none"):
         SymbolEmbedding(10, 80, 8, learned=False)
+
+
+def test_widths_that_sinusoids_do_not_fill_are_named() -> None:
+    def of(width: int, **changes: Any) -> ModelConfig:
+        return ModelConfig(width=width, n_heads=1, hidden=16, **changes)
+
+    for width in (9, 2):
+        message = f"width must be a multiple of 2 from 4 on, to be filled by sinusoids, not {width}"
+        with pytest.raises(UsageError, match=message):
+            class_model(of(width), (1, 8, 8), 4, 5)
+        with pytest.raises(UsageError, match=message):
+            mask_model(of(width), (1, 8, 8), 4)
+        with pytest.raises(UsageError, match=message):
+            sudoku_model(of(width, step_time="sinusoid"))
+    for width in (10, 6, 4):
+        with pytest.raises(UsageError, match=f"width must be a multiple of 4 from 8 on, .*, not {width}"):
+            symbol_mask_model(of(width), 5, 16)
+    assert sudoku_model(of(9)).body.config.width == 9
+    assert symbol_mask_model(of(8), 5, 16)(torch.zeros(1, 16, dtype=torch.int64)).shape == (1, 16, 5)
+    assert class_model(of(6), (1, 8, 8), 4, 5)(torch.zeros(1, 1, 8, 8)).shape == (1, 5)
 
 
 def test_classes_are_read_from_the_first_token() -> None:
