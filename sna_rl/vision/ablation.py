@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from statistics import fmean
 
@@ -12,7 +13,7 @@ from sna_rl.runs.atomic import write_json
 from sna_rl.runs.rows import Rows
 from sna_rl.runs.versions import versions
 from sna_rl.vision.counts import n_parameters
-from sna_rl.vision.run import Data, load_data
+from sna_rl.vision.run import Data, Run, load_data
 from sna_rl.vision.scores import interval, scores
 from sna_rl.vision.settings import VisionConfig, with_none_named
 from sna_rl.vision.study import cpu_seconds, keep_settings, run_folder, trained
@@ -34,7 +35,7 @@ def parse_variants(groups: Iterable[str]) -> dict[str, dict[str, object]]:
         groups: settings with the values that are tried, `attention:sigmoid,linear`.
 
     Raises:
-        UsageError: if a word is no such thing, or a variant comes twice.
+        UsageError: if a word is no such thing, has no value, or a variant comes twice.
 
     Example:
         >>> parse_variants(["lora_rank:2,8"])
@@ -43,8 +44,10 @@ def parse_variants(groups: Iterable[str]) -> dict[str, dict[str, object]]:
     variants: dict[str, dict[str, object]] = {AS_GIVEN: {}}
     for group in groups:
         name, _, values = group.partition(":")
-        for value in values.split(","):
-            word = f"{name}:{value.strip()}"
+        for value in map(str.strip, values.split(",")):
+            if not value:
+                raise UsageError(f"--vary takes a setting and its values, K:V or K:V,V…, not {group!r}")
+            word = f"{name}:{value}"
             if word in variants:
                 raise UsageError(f"--vary gives {word!r} twice")
             variants[word] = with_none_named(parse_pairs([word], "--vary"))
@@ -64,11 +67,12 @@ def ablate(
 ) -> list[str]:
     """Train every variant with every seed on the same data and batches, and tabulate.
 
-    Rows that stand in the table are not computed again, and a run that was stopped goes on.
+    Rows that stand in the table are not computed again, and a run that was stopped goes on. Every variant's
+    model is made once before the first is trained.
 
     Args:
         config: of Sudoku or of classification; what all variants have in common.
-        variants: name → changed settings.
+        variants: name → changed settings, of the model and of learning alone.
         seeds: of weights, batches and data.
         output: gets `table.csv` (a row a variant and seed), `settings.yml` and `versions.json`.
         logs: gets the runs.
@@ -80,38 +84,54 @@ def ablate(
         A line a variant: means over the seeds, and the lowest and highest of them.
 
     Raises:
-        UsageError: if a setting is unknown, or the table there is of other settings.
+        UsageError: if a setting or value is unknown or would change more than the model and its learning, a
+            model can't be made, or the table there is of other settings.
     """
-    configs = {name: config.changed(changes) for name, changes in variants.items()}
+    configs = {name: _changed(config, changes) for name, changes in variants.items()}
     if config.task.task == "mask":
         raise UsageError("ablate compares accuracies, of sudoku or classify, and mask has none")
     plain, default = config.plain(), VisionConfig().plain()
     changed = {name: value for name, value in plain.items() if name != "seed" and value != default[name]}
-    keep_settings(output / "settings.yml", changed)
     table = Rows(output / "table.csv", ["variant", "seed"])
+    missing = [(seed, name) for seed in seeds for name in configs if not table.find(variant=name, seed=seed)]
+    data: dict[int, Data] = {}
+    for seed, _ in missing[:1]:
+        data = {seed: load_data(config.changed({"seed": seed}))}
+        for variant in configs.values():
+            Run.new(variant.changed({"seed": seed}), device, data[seed]).task()
+    keep_settings(output / "settings.yml", changed)
     write_json(output / "versions.json", versions())
-    for seed in seeds:
-        data: Data | None = None
-        for name, variant in configs.items():
-            if table.find(variant=name, seed=seed) is not None:
-                continue
-            seeded = variant.changed({"seed": seed})
-            data = load_data(seeded) if data is None else data
-            folder = logs / name.replace(":", "-").replace(" ", "-")
-            run = trained(seeded, folder, command, device=device, data=data)
-            row: dict[str, object] = {
-                "variant": name,
-                "seed": seed,
-                "parameters": n_parameters(run.model),
-                "cpu_seconds": round(cpu_seconds(run_folder(seeded, folder)), 1),
-            }
-            for measure, values in scores(run).items():
-                found = interval(values)
-                row |= {measure: f"{found.mean:.4f}"}
-                row |= {f"{measure}_low": f"{found.low:.4f}", f"{measure}_high": f"{found.high:.4f}"}
-            table.add(row)
-            say("  ".join(f"{column} {value}" for column, value in row.items()))
+    for seed, name in missing:
+        seeded = configs[name].changed({"seed": seed})
+        if seed not in data:
+            data = {seed: load_data(seeded)}
+        folder = logs / name.replace(":", "-").replace(" ", "-")
+        run = trained(seeded, folder, command, device=device, data=data[seed])
+        row: dict[str, object] = {
+            "variant": name,
+            "seed": seed,
+            "parameters": n_parameters(run.model),
+            "cpu_seconds": round(cpu_seconds(run_folder(seeded, folder)), 1),
+        }
+        for measure, values in scores(run).items():
+            found = interval(values)
+            row |= {measure: f"{found.mean:.4f}"}
+            row |= {f"{measure}_low": f"{found.low:.4f}", f"{measure}_high": f"{found.high:.4f}"}
+        table.add(row)
+        say("  ".join(f"{column} {value}" for column, value in row.items()))
     return summary(table.rows)
+
+
+def _changed(config: VisionConfig, changes: dict[str, object]) -> VisionConfig:
+    """The configuration of a variant; data and training loop are those of all."""
+    own = {each.name for part in (config.model, config.learn) for each in fields(part)}
+    for name in changes:
+        if name in config.plain() and name not in own:
+            raise UsageError(
+                f"a variant changes the model or its learning alone, and {name!r} is neither: "
+                "give it to all variants with -params"
+            )
+    return config.changed(changes)
 
 
 def summary(rows: Sequence[dict[str, str]]) -> list[str]:

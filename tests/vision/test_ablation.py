@@ -37,8 +37,11 @@ def test_a_variant_changes_one_setting() -> None:
     }
     with pytest.raises(UsageError, match="--vary gives 'feed:relu' twice"):
         parse_variants(["feed:relu,relu"])
-    with pytest.raises(UsageError, match="--vary takes key:value, not ':'"):
-        parse_variants([""])
+    for group in ("", "attention", "attention:", "attention:sigmoid,"):
+        with pytest.raises(UsageError, match=f"--vary takes a setting and its values, .*, not '{group}'"):
+            parse_variants([group])
+    with pytest.raises(UsageError, match="--vary takes key:value, not ':relu'"):
+        parse_variants([":relu"])
 
 
 def test_the_table_is_filled_once_and_continued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,6 +69,32 @@ def test_the_table_is_filled_once_and_continued(tmp_path: Path, capsys: pytest.C
         "settings.yml' has steps at its default, not 'current'; rows of other settings"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(
+    ("varied", "message"),
+    [
+        ("attention", "--vary takes a setting and its values"),
+        ("attention:sigmod", "unknown attention 'sigmod'; did you mean 'sigmoid'?"),
+        ("feeds:relu", "unknown key 'feeds'; did you mean 'feed'?"),
+        ("max_givens:70", "a variant changes the model or its learning alone, and 'max_givens' is neither"),
+        ("seed:3", "and 'seed' is neither"),
+        ("n_steps:9", "and 'n_steps' is neither"),
+        ("n_heads:3", "n_heads must divide the width 8, not 3"),
+        ("lora_rank:9", "rank must be at most 8"),
+        ("batch_size:13", "batch_size must be from 1 to the 12 rows there are, not 13"),
+    ],
+)
+def test_a_variant_that_can_t_be_trained_is_refused_before_any_is(
+    varied: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, logs = tmp_path / "out", tmp_path / "logs"
+    words = ["vision", "ablate", "--task", "sudoku", "-n", "2", "--iterations", "2", "--vary", "feed:gated"]
+    words += ["--vary", varied, "-o", str(out), "-f", str(logs), "-params", *TINY, *BOARDS]
+    assert main(words) == 2
+    assert message in capsys.readouterr().err
+    assert not out.exists()
+    assert not logs.exists()
 
 
 def test_mask_has_no_accuracy_to_compare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
