@@ -83,7 +83,7 @@ def evaluate_run(
         return lines + _write(folder, rows, run.config.model.n_iterations)
     held_out = run.data[-1]
     if isinstance(held_out, Symbols):
-        found_symbols = symbol_accuracies(run.model, held_out, wanted, share)
+        found_symbols = symbol_accuracies(run.model, held_out, wanted, share, n_rounds=n_rounds)
         rows = [{"iteration": n, "accuracy": accuracy} for n, accuracy in found_symbols.items()]
         return _write(folder, rows, run.config.model.n_iterations)
     if run.config.task.task == "classify":

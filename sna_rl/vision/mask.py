@@ -121,9 +121,44 @@ def reconstruct(
         images = from_patches(
             torch.where(hidden.unsqueeze(-1), answer.clamp(-1.0, 1.0), patches), size, _shape(images)
         )
-        left = (n_hidden * math.acos(k / n_rounds) / (math.pi / 2)).round()
-        hidden = _farthest(hidden, left)
+        hidden = lowest(hidden, _n_neighbours(hidden), still_hidden(n_hidden, k, n_rounds))
     return images
+
+
+def still_hidden(n_hidden: Int[Tensor, "batch 1"], k: int, n_rounds: int) -> Float[Tensor, "batch 1"]:
+    """How many of n hidden places are still hidden after round k of K: n arccos(k / K) / (π / 2), rounded.
+
+    Args:
+        n_hidden: n of each image.
+        k: the round, from 1.
+        n_rounds: K.
+
+    Example:
+        >>> [still_hidden(torch.tensor([[12]]), k, 2).item() for k in (1, 2)]
+        [8.0, 0.0]
+    """
+    return (n_hidden * math.acos(k / n_rounds) / (math.pi / 2)).round()
+
+
+def lowest(
+    hidden: Bool[Tensor, "batch places"],
+    values: Float[Tensor, "batch places"],
+    count: Float[Tensor, "batch 1"],
+) -> Bool[Tensor, "batch places"]:
+    """Of the hidden places, those of the lowest values, ties in order.
+
+    Args:
+        hidden: which are.
+        values: one a place.
+        count: how many of each image.
+
+    Example:
+        >>> hidden = torch.tensor([[False, True, True, True]])
+        >>> lowest(hidden, torch.tensor([[0.0, 3.0, 1.0, 2.0]]), torch.tensor([[2.0]]))
+        tensor([[False, False,  True,  True]])
+    """
+    order = torch.where(hidden, values, torch.inf).argsort(stable=True, dim=1).argsort(1)
+    return hidden & (order < count)
 
 
 def fidelity(
@@ -178,11 +213,8 @@ def _shape(images: Tensor) -> tuple[int, int, int]:
     return channels, height, width
 
 
-def _farthest(hidden: Tensor, count: Int[Tensor, "batch 1"] | Tensor) -> Tensor:
-    """Of the hidden places, the `count` with the fewest visible neighbours, ties in order."""
+def _n_neighbours(hidden: Tensor) -> Tensor:
+    """How many visible places each place of a square has around it."""
     side = math.isqrt(hidden.shape[1])
     visible = (~hidden).float().view(-1, 1, side, side)
-    neighbours = F.conv2d(visible, torch.ones(1, 1, 3, 3, device=hidden.device), padding=1).flatten(1)
-    order = torch.where(hidden, neighbours, torch.inf).argsort(stable=True, dim=1).argsort(1)
-    remaining: Tensor = hidden & (order < count)
-    return remaining
+    return F.conv2d(visible, torch.ones(1, 1, 3, 3, device=hidden.device), padding=1).flatten(1)

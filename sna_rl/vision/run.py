@@ -25,7 +25,7 @@ from sna_rl.vision.symbols import SymbolMaskTask, Symbols, symbol_splits
 
 BOARDS = "boards"
 
-Data = Splits | tuple[Images, Images, Images] | tuple[Symbols, Symbols]
+Data = Splits | tuple[Images, Images, Images] | tuple[Symbols, Symbols, Symbols]
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,8 @@ class Run:
 
     @classmethod
     def _of(cls, config: VisionConfig, data: Data, device: str) -> Run:
+        if isinstance(data[0], Symbols):
+            config = config.changed({"n_symbols": data[0].n_symbols})
         torch.manual_seed(config.fit.seed)
         return cls(config, _make_model(config, data).to(choose_device(device)), data)
 
@@ -131,7 +133,7 @@ class Run:
         else:
             names = ("train", "valid", "test")
             sets: tuple[Images | Symbols, ...] = self.data
-            lines += [f"{name}: {len(each):,}" for name, each in zip(names, sets, strict=False)]
+            lines += [f"{name}: {len(each):,}" for name, each in zip(names, sets, strict=True)]
         return lines
 
     @property
@@ -176,7 +178,7 @@ def train(
         SnaError: if the data can't be read, or numbers are not finite.
     """
     run = Run.new(config, device, data)
-    lines = run.description()
+    config, lines = run.config, run.description()
     path = new_run(folder, config.task.task, config.model.model, config.plain(), command)
     if isinstance(run.data, Splits):
         write_splits(path / BOARDS, run.data)

@@ -26,7 +26,7 @@ class TaskConfig:
         data: a folder or file; "" generates Sudoku boards.
         n_train: boards or images learned from; 0 takes all that `data` has.
         n_valid: held out of them, for choosing between models.
-        n_test: boards of the test set, where they are generated.
+        n_test: boards of the test set, where they are generated; images of symbols held out for the test.
         n_bases: base puzzles that generated boards are made from, in all splits together.
         min_givens: least givens of a generated board.
         max_givens: most givens.
@@ -35,6 +35,8 @@ class TaskConfig:
             random operation on the colours or the geometry).
         min_hidden: least share of an image that is masked.
         max_hidden: most.
+        n_symbols: symbols of the tokenizer that made a file of them; 0, one more than the file's largest, is
+            settled when the run is made.
 
     Raises:
         UsageError: if a value is out of its range or a name is unknown.
@@ -52,11 +54,13 @@ class TaskConfig:
     augment: str = "none"
     min_hidden: float = 0.1
     max_hidden: float = 0.6
+    n_symbols: int = 0
 
     def __post_init__(self) -> None:
         check_name("task", self.task, TASKS)
         check_name("augment", self.augment, AUGMENTATIONS)
         check_int("n_train", self.n_train, 0)
+        check_int("n_symbols", self.n_symbols, 0)
         for name in ("n_valid", "n_test", "n_bases", "n_side"):
             check_int(name, getattr(self, name), 1)
         if not 0.0 < self.min_hidden <= self.max_hidden < 1.0:

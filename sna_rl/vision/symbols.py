@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs.files import read_npz
 from sna_rl.runs.fit_config import Batches, step_generator
-from sna_rl.vision.mask import EVALUATED, TRIAL, hide
+from sna_rl.vision.mask import EVALUATED, TRIAL, hide, lowest, still_hidden
 from sna_rl.vision.model import IterativeModel
 from sna_rl.vision.objective import readout_loss
 from sna_rl.vision.settings import TaskConfig, VisionConfig
@@ -58,8 +59,8 @@ class SymbolMaskTask:
         task, draw = self.config.task, step_generator(self.config.fit.seed, step)
         symbols = self.train.symbols[self.batches.rows(step)]
         hidden = hide(len(symbols), symbols.shape[1], (task.min_hidden, task.max_hidden), draw)
-        inputs, wanted = _hidden(symbols, hidden, self.train.n_symbols)
-        return inputs.to(self.device), wanted.to(self.device)
+        seen, wanted = covered(symbols, hidden, self.train.n_symbols)
+        return seen.to(self.device), wanted.to(self.device)
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Mapping[str, Tensor]]:
         """Cross-entropy over the hidden places."""
@@ -86,16 +87,55 @@ class SymbolMaskTask:
 
 
 @torch.no_grad()
+def decode(
+    model: IterativeModel,
+    seen: Int[Tensor, "batch places"],
+    hidden: Bool[Tensor, "batch places"],
+    n_rounds: int = 1,
+    n_iterations: int | None = None,
+) -> Int[Tensor, "batch places"]:
+    """Fill in hidden symbols, those that the model is surest of first.
+
+    After round k of K, n arccos(k / K) / (π / 2) of n hidden symbols are still hidden; what was filled in is
+    seen from then on.
+
+    Args:
+        model: trained, in evaluation mode.
+        seen: symbols, at hidden places the one that stands for them.
+        hidden: which places are.
+        n_rounds: K.
+        n_iterations: of each pass.
+
+    Returns:
+        The symbols, visible ones as they were.
+    """
+    given, n_hidden = seen, hidden.sum(1, keepdim=True)
+    for k in range(1, n_rounds + 1):
+        sureness, likeliest = model(seen, n_iterations=n_iterations).softmax(-1).max(-1)
+        filled = torch.where(hidden, likeliest, seen)
+        hidden = lowest(hidden, sureness, still_hidden(n_hidden, k, n_rounds))
+        seen = torch.where(hidden, given, filled)
+    return seen
+
+
+@torch.no_grad()
 def symbol_accuracies(
-    model: IterativeModel, symbols: Symbols, iterations: Sequence[int], share: float, *, seed: int = 0
+    model: IterativeModel,
+    symbols: Symbols,
+    iterations: Sequence[int],
+    share: float,
+    *,
+    n_rounds: int = 1,
+    seed: int = 0,
 ) -> dict[int, float]:
-    """Share of hidden symbols that are right, read out after some iterations of one pass.
+    """Share of hidden symbols that are right after some iterations of one pass, or of decoding in rounds.
 
     Args:
         model: trained, in evaluation mode.
         symbols: what it is asked.
         iterations: where it is read, of the last layer.
         share: of every image that is hidden.
+        n_rounds: of decoding; several are gone through for each of the iterations.
         seed: of the masks.
 
     Returns:
@@ -108,41 +148,63 @@ def symbol_accuracies(
     right = dict.fromkeys(sorted(set(iterations)), 0)
     n_hidden = 0
     for rows in torch.split(symbols.symbols, EVALUATED):
-        inputs, wanted = _hidden(
-            rows, hide(len(rows), rows.shape[1], (share, share), draw), symbols.n_symbols
-        )
-        n_hidden += int((wanted != VISIBLE).sum())
-        for n, answer in model.readouts(inputs.to(device), iterations=right):
-            right[n] += int((answer.argmax(-1).cpu() == wanted).sum())
+        hidden = hide(len(rows), rows.shape[1], (share, share), draw)
+        seen, wanted = (part.to(device) for part in covered(rows, hidden, symbols.n_symbols))
+        n_hidden += int(hidden.sum())
+        if n_rounds == 1:
+            answers = {n: answer.argmax(-1) for n, answer in model.readouts(seen, iterations=right)}
+        else:
+            answers = {n: decode(model, seen, hidden.to(device), n_rounds, n) for n in right}
+        for n, answer in answers.items():
+            right[n] += int((answer == wanted).sum())
     return {n: count / n_hidden for n, count in right.items()}
 
 
-def symbol_splits(task: TaskConfig, seed: int) -> tuple[Symbols, Symbols]:
-    """Training and validation symbols from an `.npz` file with an array "symbols" (images, places).
+def symbol_splits(task: TaskConfig, seed: int) -> tuple[Symbols, Symbols, Symbols]:
+    """Training, validation and test symbols from an `.npz` file with an array "symbols" (images, places).
 
     Args:
-        task: file and sizes.
+        task: file, sizes and number of symbols.
         seed: of the split.
 
     Raises:
-        UsageError: if there are too few images.
+        UsageError: if there are too few images, or a symbol is none of the `n_symbols`.
         SnaError: if the file holds no such array.
     """
     arrays = read_npz(Path(task.data))
     if "symbols" not in arrays or arrays["symbols"].ndim != 2 or arrays["symbols"].dtype.kind not in "iu":
         raise SnaError(f"{task.data!r} needs an array 'symbols' of whole numbers, (images, places)")
     symbols = torch.from_numpy(arrays["symbols"].astype("int64"))
+    if not symbols.numel():
+        raise SnaError(f"{task.data!r} holds no symbol: its array is empty, of shape {tuple(symbols.shape)}")
     if symbols.min() < 0:
         raise SnaError(f"{task.data!r} holds a symbol under 0")
-    if len(symbols) <= task.n_valid:
-        raise UsageError(f"{task.data!r} holds {len(symbols)} images; n_valid alone asks for {task.n_valid}")
+    largest = int(symbols.max())
+    n_symbols = task.n_symbols or largest + 1
+    if largest >= n_symbols:
+        raise UsageError(
+            f"{task.data!r} holds the symbol {largest}, but n_symbols {n_symbols} ends at {n_symbols - 1}"
+        )
+    n_held_out = task.n_valid + task.n_test
+    if len(symbols) <= n_held_out:
+        raise UsageError(
+            f"{task.data!r} holds {len(symbols)} images; n_valid and n_test alone ask for {n_held_out}"
+        )
     order = torch.randperm(len(symbols), generator=torch.Generator().manual_seed(seed))
-    n_symbols = int(symbols.max()) + 1
-    n_train = task.n_train or len(symbols)
-    train = symbols[order[task.n_valid :][:n_train]]
-    return Symbols(train, n_symbols), Symbols(symbols[order[: task.n_valid]], n_symbols)
+    held_out, left = order[:n_held_out], order[n_held_out:]
+    rows = (left[: task.n_train or None], held_out[: task.n_valid], held_out[task.n_valid :])
+    train, valid, test = (Symbols(symbols[each], n_symbols) for each in rows)
+    return train, valid, test
 
 
-def _hidden(symbols: Tensor, hidden: Tensor, n_symbols: int) -> tuple[Tensor, Tensor]:
-    """What is seen of symbols, and the targets."""
+def covered(
+    symbols: Int[Tensor, "batch places"], hidden: Bool[Tensor, "batch places"], n_symbols: int
+) -> tuple[Int[Tensor, "batch places"], Int[Tensor, "batch places"]]:
+    """What is seen of symbols, and the targets: the hidden ones.
+
+    Args:
+        symbols: of the tokenizer.
+        hidden: which are.
+        n_symbols: how many the tokenizer has; this number stands for a hidden one.
+    """
     return torch.where(hidden, n_symbols, symbols), torch.where(hidden, symbols, VISIBLE)

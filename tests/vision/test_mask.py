@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +15,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from sna_rl.cli import main
 from sna_rl.errors import SnaError, UsageError
+from sna_rl.runs.fit_folder import open_run
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.embeddings import to_patches
 from sna_rl.vision.images import Images
 from sna_rl.vision.mask import PatchMaskTask, fidelity, hide, reconstruct
 from sna_rl.vision.measures import psnr, ssim
 from sna_rl.vision.model import IterativeModel, mask_model, symbol_mask_model
+from sna_rl.vision.run import Run
 from sna_rl.vision.settings import TaskConfig, VisionConfig
-from sna_rl.vision.symbols import SymbolMaskTask, Symbols, symbol_accuracies, symbol_splits
+from sna_rl.vision.symbols import (
+    SymbolMaskTask,
+    Symbols,
+    covered,
+    decode,
+    symbol_accuracies,
+    symbol_splits,
+)
 
 SMALL: dict[str, Any] = {"width": 16, "n_heads": 2, "hidden": 32, "n_iterations": 2}
 
@@ -147,17 +159,99 @@ def test_it_learns_to_fill_in_symbols(tmp_path: Path) -> None:
         "task": "mask",
         "data": str(tmp_path / "symbols.npz"),
         "n_train": 0,
-        "n_valid": 5,
+        "n_valid": 3,
+        "n_test": 2,
         "batch_size": 15,
     }
     config = VisionConfig().changed({**changes, **SMALL})
-    train, valid = symbol_splits(config.task, 0)
-    assert (len(train), len(valid), train.n_symbols) == (15, 5, 5)
+    train, valid, _ = symbol_splits(config.task, 0)
     torch.manual_seed(0)
     model = symbol_mask_model(config.model, 5, 16)
     task = SymbolMaskTask(model, train, valid, config)
     assert learn(model, task, 120, 0.02) < 0.5
     assert task.evaluate()["accuracy"] > 0.9
+
+
+def test_symbols_are_split_without_overlap(tmp_path: Path) -> None:
+    np.savez(tmp_path / "symbols.npz", symbols=np.arange(20)[:, None].repeat(4, 1))
+    task = TaskConfig(task="mask", data=str(tmp_path / "symbols.npz"), n_train=0, n_valid=5, n_test=3)
+    splits = symbol_splits(task, 0)
+    assert [len(each) for each in splits] == [12, 5, 3]
+    assert {each.n_symbols for each in splits} == {20}
+    assert sorted(int(row[0]) for each in splits for row in each.symbols) == list(range(20))
+    assert torch.equal(symbol_splits(task, 0)[2].symbols, splits[2].symbols)
+    assert not torch.equal(symbol_splits(task, 1)[2].symbols, splits[2].symbols)
+    fewer = symbol_splits(replace(task, n_train=7), 0)
+    assert torch.equal(fewer[0].symbols, splits[0].symbols[:7])
+    assert symbol_splits(replace(task, n_symbols=32), 0)[0].n_symbols == 32
+    with pytest.raises(UsageError, match="holds the symbol 19, but n_symbols 19 ends at 18"):
+        symbol_splits(replace(task, n_symbols=19), 0)
+
+
+def test_a_model_of_symbols_keeps_their_number_and_scores_a_file_that_lacks_the_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = np.arange(12)[:, None].repeat(16, 1) % 6
+    for name, symbols in (("all", rows), ("fewer", rows % 4), ("more", rows + 1)):
+        np.savez(tmp_path / f"{name}.npz", symbols=symbols)
+    words = ["vision", "train", "--task", "mask", "-n", "2", "--iterations", "2", "--no-progress"]
+    params = ["width:16", "n_heads:2", "hidden:32", "batch_size:4", "n_train:0", "n_valid:3", "n_test:3"]
+    logs = str(tmp_path / "logs")
+    words += ["--seed", "0", "--data", str(tmp_path / "all.npz"), "-f", logs, "-params", *params]
+    assert main(words) == 0
+    assert "train: 6\nvalid: 3\ntest: 3\n" in capsys.readouterr().out
+    run = tmp_path / "logs" / "mask" / "hyper-set" / "seed-0"
+    assert open_run(run)["n_symbols"] == 6
+    for name in ("all", "fewer"):
+        words = ["vision", "evaluate", str(run), "--data", str(tmp_path / f"{name}.npz"), "--rounds", "3"]
+        assert main(words) == 0
+    with (run / "evaluation" / "evaluation.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    opened = Run.open(run, data=str(tmp_path / "fewer.npz"))
+    test = opened.data[-1]
+    assert isinstance(test, Symbols)
+    assert float(row["accuracy"]) == symbol_accuracies(opened.model, test, [2], 0.4, n_rounds=3)[2]
+    capsys.readouterr()
+    assert main(["vision", "evaluate", str(run), "--data", str(tmp_path / "more.npz")]) == 2
+    assert "holds the symbol 6, but n_symbols 6 ends at 5" in capsys.readouterr().err
+    assert main(["vision", "train", "-i", str(run), "-n", "3", "--no-progress"]) == 0
+
+
+class Sure(IterativeModel):
+    """Known answers for four places of symbols 0, 1, 2 (3 hides one), by what is seen of place 1."""
+
+    def __init__(self) -> None:
+        real = symbol_mask_model(ModelConfig(**SMALL), 3, 4)
+        super().__init__(real.embed, real.body, real.head)
+        self.seen: list[list[list[int]]] = []
+
+    def forward(self, *inputs: Any, n_iterations: int | None = None) -> Tensor:
+        (symbols,) = inputs
+        self.seen.append(symbols.tolist())
+        before = [[9.0, 0, 0], [0, 5.0, 0], [1.0, 0, 0], [2.0, 0, 0]]
+        after = [[9.0, 0, 0], [9.0, 0, 0], [0, 0, 3.0], [0, 0, 4.0]]
+        return torch.tensor([after if row[1] == 1 else before for row in symbols])
+
+
+def test_the_symbol_that_is_surest_is_filled_in_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 3 hidden, 3 arccos(1/2) / (π / 2) = 2 stay hidden after the first of two rounds."""
+    truth, hidden = torch.tensor([[0, 1, 2, 2]]), torch.tensor([[False, True, True, True]])
+    model = Sure()
+    seen, wanted = covered(truth, hidden, 3)
+    assert seen.tolist() == [[0, 3, 3, 3]]
+    assert wanted.tolist() == [[-100, 1, 2, 2]]
+    assert decode(model, seen, hidden).tolist() == [[0, 1, 0, 0]]
+    model.seen.clear()
+    assert decode(model, seen, hidden, n_rounds=2).tolist() == [[0, 1, 2, 2]]
+    assert model.seen == [[[0, 3, 3, 3]], [[0, 1, 3, 3]]]
+    model.seen.clear()
+    assert decode(model, seen, hidden, n_rounds=4).tolist() == [[0, 1, 2, 2]]
+    # 3 arccos(k / 4) / (π / 2) = 2.52, 2 and 1.38: 3, 2 and 1 stay hidden; place 3 is surer than place 2
+    assert model.seen == [[[0, 3, 3, 3]], [[0, 3, 3, 3]], [[0, 1, 3, 3]], [[0, 1, 3, 2]]]
+    monkeypatch.setattr("sna_rl.vision.symbols.hide", lambda *_: hidden)
+    monkeypatch.setattr(model, "readouts", lambda symbols, iterations: [(1, model(symbols))])
+    found = [symbol_accuracies(model, Symbols(truth, 3), [1], 0.5, n_rounds=n)[1] for n in (1, 2)]
+    assert found == [pytest.approx(1 / 3), 1.0]
 
 
 class Passes(torch.nn.Module):
@@ -199,5 +293,9 @@ def test_symbol_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(SnaError, match="needs an array 'symbols' of whole numbers"):
         symbol_splits(TaskConfig(task="mask", data=str(path)), 0)
     np.savez(path, symbols=np.zeros((3, 4), dtype=np.int64))
-    with pytest.raises(UsageError, match="holds 3 images; n_valid alone asks for 500"):
+    with pytest.raises(UsageError, match="holds 3 images; n_valid and n_test alone ask for 1500"):
         symbol_splits(TaskConfig(task="mask", data=str(path)), 0)
+    for shape in ((0, 4), (3, 0)):
+        np.savez(path, symbols=np.zeros(shape, dtype=np.int64))
+        with pytest.raises(SnaError, match="holds no symbol: its array is empty, of shape"):
+            symbol_splits(TaskConfig(task="mask", data=str(path)), 0)
