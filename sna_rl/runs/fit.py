@@ -76,6 +76,7 @@ def fit(
     folder: Path,
     *,
     progress: bool = True,
+    facts: Mapping[str, float] | None = None,
 ) -> FitResult:
     """Train a model in its run folder, from the newest whole checkpoint there or from step 0.
 
@@ -90,6 +91,7 @@ def fit(
         folder: an existing run folder; gets TensorBoard's events, `checkpoints/`, `model.safetensors`,
             `best_model.safetensors`, `evaluations.json`, `summary.json`.
         progress: show a bar, or lines where stderr is no terminal.
+        facts: numbers known before training, such as what a pass costs: TensorBoard's points at step 0.
 
     Returns:
         What the run came to.
@@ -101,7 +103,7 @@ def fit(
     """
     keep_freed_memory()
     with locked(folder / LOCK, f"run {str(folder)!r}"):
-        return _Fit(model, optimizer, task, config, folder).run(progress)
+        return _Fit(model, optimizer, task, config, folder).run(progress, facts or {})
 
 
 class _Fit:
@@ -119,7 +121,7 @@ class _Fit:
         self.evaluations: list[dict[str, float]] = []
         self.best: float | None = None
 
-    def run(self, progress: bool) -> FitResult:
+    def run(self, progress: bool, facts: Mapping[str, float]) -> FitResult:
         """The loop, around it what must be closed."""
         from torch.utils.tensorboard import SummaryWriter
 
@@ -129,6 +131,8 @@ class _Fit:
             bar.start = bar.done = self.done
             events = resources.enter_context(closing(SummaryWriter(str(self.folder))))
             stop = resources.enter_context(StopOnSignal())
+            if self.done == 0:
+                self.log(events, facts)
             began = time.perf_counter() - self.wall_seconds
             self.model.train()
             while self.done < self.config.n_steps:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,15 +116,28 @@ class Run:
             return PatchMaskTask(self.model, train, valid, config)
         return ClassifyTask(self.model, train, valid, config)
 
-    def description(self) -> list[str]:
-        """What is trained, in lines for the user."""
-        config, task = self.config, self.task()
-        flops = n_flops(self.model, *(part[:1] for part in task.batch(0)[: self.n_inputs]))
+    def costs(self) -> dict[str, float]:
+        """Trained numbers, those of the step policy apart, and operations of one input's forward pass."""
+        one_input = (part[:1] for part in self.task().batch(0)[: self.n_inputs])
+        return {
+            "model/parameters": n_parameters(self.model),
+            "model/step_parameters": n_parameters(self.model.body.steps),
+            "model/flops": n_flops(self.model, *one_input),
+        }
+
+    def description(self, costs: Mapping[str, float]) -> list[str]:
+        """What is trained, in lines for the user.
+
+        Args:
+            costs: what `costs` gave.
+        """
+        config = self.config
         lines = [
             f"{config.model.model} on {config.task.task}, seed {config.fit.seed}, "
             f"{config.fit.n_steps:,} steps",
-            f"parameters: {n_parameters(self.model):,} (steps {n_parameters(self.model.body.steps):,})",
-            f"{flops / 1e6:,.1f} MFLOP forward an input, over {config.model.n_iterations} iterations",
+            f"parameters: {costs['model/parameters']:,} (steps {costs['model/step_parameters']:,})",
+            f"{costs['model/flops'] / 1e6:,.1f} MFLOP forward an input, "
+            f"over {config.model.n_iterations} iterations",
         ]
         if isinstance(self.data, Splits):
             for name, boards in self.data._asdict().items():
@@ -178,13 +191,14 @@ def train(
         SnaError: if the data can't be read, or numbers are not finite.
     """
     run = Run.new(config, device, data)
-    config, lines = run.config, run.description()
+    config, costs = run.config, run.costs()
+    lines = run.description(costs)
     path = new_run(folder, config.task.task, config.model.model, config.plain(), command)
     if isinstance(run.data, Splits):
         write_splits(path / BOARDS, run.data)
     for line in (*lines, f"run folder: {path}"):
         say(line)
-    return fit(run.model, run.optimizer(), run.task(), config.fit, path, progress=progress)
+    return fit(run.model, run.optimizer(), run.task(), config.fit, path, progress=progress, facts=costs)
 
 
 def go_on(
@@ -212,8 +226,9 @@ def go_on(
         raise UsageError(f"a run that goes on keeps its configuration, {', '.join(sorted(changes))} too")
     data = read_splits(folder / BOARDS) if config.task.task == "sudoku" else load_data(config)
     run = Run._of(config, data, device)
+    costs = run.costs()
     go_on_in(folder, command)
-    return fit(run.model, run.optimizer(), run.task(), config.fit, folder, progress=progress)
+    return fit(run.model, run.optimizer(), run.task(), config.fit, folder, progress=progress, facts=costs)
 
 
 def load_data(config: VisionConfig) -> Data:

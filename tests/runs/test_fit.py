@@ -64,7 +64,8 @@ def train(folder: Path, config: FitConfig, **wrong: int) -> FitResult:
     torch.manual_seed(5)
     model = nn.Sequential(nn.Linear(1, 8), nn.Dropout(0.1), nn.ReLU(), nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
-    return fit(model, optimizer, Line(model, **wrong), config, folder, progress=False)
+    task, facts = Line(model, **wrong), {"model/parameters": 25.0}
+    return fit(model, optimizer, task, config, folder, progress=False, facts=facts)
 
 
 def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -124,6 +125,7 @@ def test_it_learns_and_leaves_what_it_says(whole: Path) -> None:
     scores = [each["score"] for each in json.loads((whole / "evaluations.json").read_text())["evaluations"]]
     assert summary["best_score"] == max(scores)
     curves = events(whole)
+    assert curves["model/parameters"] == [(0, 25.0)]
     assert [step for step, _ in curves["train/loss"]] == list(range(5, 65, 5))
     assert curves["train/learning_rate"][0][1] == pytest.approx(0.02)
     assert {"train/gradient_norm", "train/spread", "eval/error", "eval/score"} <= curves.keys()

@@ -10,13 +10,17 @@ from subprocess import run as run_process
 
 import numpy as np
 import pytest
+import torch
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from sna_rl.cli import main
 from sna_rl.config import parse_pairs
 from sna_rl.runs.fit_folder import open_run
 from sna_rl.runs.tree import read_arrays
 from sna_rl.vision.boards import make_splits
+from sna_rl.vision.counts import n_flops, n_parameters
 from sna_rl.vision.evaluation import parse_iterations
+from sna_rl.vision.run import Run
 from sna_rl.vision.settings import VisionConfig, with_none_named
 from tests.vision.conftest import BOARDS, TINY
 
@@ -38,6 +42,24 @@ def test_a_run_leaves_its_configuration_boards_and_weights(sudoku_run: Path) -> 
     assert (config["task"], config["width"], config["seed"]) == ("sudoku", 8, 1)
     assert len((sudoku_run / "boards" / "test.csv").read_text().splitlines()) == 6
     assert json.loads((sudoku_run / "summary.json").read_text())["n_steps"] == 3
+
+
+def test_what_a_model_costs_stands_in_the_log(sudoku_run: Path) -> None:
+    run = Run.open(sudoku_run)
+    expected = {
+        "model/parameters": n_parameters(run.model),
+        "model/step_parameters": n_parameters(run.model.body.steps),
+        "model/flops": n_flops(run.model, torch.zeros(1, 81, dtype=torch.int64)),
+    }
+    assert run.costs() == expected
+    found = EventAccumulator(str(sudoku_run)).Reload()
+    for name, value in expected.items():
+        (point,) = found.Scalars(name)
+        assert (point.step, point.value) == (0, value)
+    assert run.description(expected)[1:3] == [
+        f"parameters: {expected['model/parameters']:,} (steps {expected['model/step_parameters']:,})",
+        f"{expected['model/flops'] / 1e6:,.1f} MFLOP forward an input, over 3 iterations",
+    ]
 
 
 def test_the_same_seed_repeats_a_run_and_i_goes_on_with_it(sudoku_run: Path, tmp_path: Path) -> None:
