@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from sna_rl.errors import UsageError
 from sna_rl.runs.atomic import atomic_write
@@ -165,6 +166,7 @@ def _write(folder: Path, rows: Sequence[Mapping[str, int | float]], trained: int
                 axes.plot([row["iteration"] for row in rows], curve, marker="o", label=name)
             axes.axvline(trained, color="grey", linestyle=":", label="iterations in training")
             axes.set(xlabel="iterations", ylabel=UNITS.get(shown[0], "share right"))
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
             if shown[0] not in UNITS:
                 axes.set_ylim(-0.02, 1.02)
             axes.legend()

@@ -116,7 +116,7 @@ class Run:
             return PatchMaskTask(self.model, train, valid, config)
         return ClassifyTask(self.model, train, valid, config)
 
-    def costs(self) -> dict[str, float]:
+    def costs(self) -> dict[str, int]:
         """Trained numbers, those of the step policy apart, and operations of one input's forward pass."""
         one_input = (part[:1] for part in self.task().batch(0)[: self.n_inputs])
         return {
@@ -125,7 +125,7 @@ class Run:
             "model/flops": n_flops(self.model, *one_input),
         }
 
-    def description(self, costs: Mapping[str, float]) -> list[str]:
+    def description(self, costs: Mapping[str, int]) -> list[str]:
         """What is trained, in lines for the user.
 
         Args:

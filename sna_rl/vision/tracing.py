@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import torch
 from jaxtyping import Float
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from sna_rl.errors import UsageError
 from sna_rl.runs.atomic import atomic_write
-from sna_rl.separable.principal import principal_directions
+from sna_rl.runs.fit_config import step_generator
+from sna_rl.vision.boards import Boards
+from sna_rl.vision.classify import centred, scaled
 from sna_rl.vision.descent import along, states_from_start
 from sna_rl.vision.diagnostics import average_angle, effective_rank, rank
 from sna_rl.vision.layers import HyperSetLayer
+from sna_rl.vision.mask import TRIAL, hide
 from sna_rl.vision.model import IterativeModel
 from sna_rl.vision.run import Run
+from sna_rl.vision.symbols import Symbols, covered
+from sna_rl.vision.trace_pictures import curves, spheres
 
-DRAWN = 6  # iterations whose tokens are drawn
+AT_ONCE = 64  # inputs followed at once
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Moment:
         attention: energy of the attention.
         feed_forward: energy of the feed-forward part.
         energy: their sum.
-        fell: share of the inputs whose energy did not rise since the iteration before; 1 at the start.
+        fell: share of the inputs whose energy this iteration did not raise; 1 at the start.
+        never_rose: share of those whose energy no iteration has raised so far.
         accepted: share of the proposed step that was taken.
         effective_rank: of a head's tokens.
         rank: directions that a head's tokens span.
@@ -47,6 +51,7 @@ class Moment:
     feed_forward: float
     energy: float
     fell: float
+    never_rose: float
     accepted: float
     effective_rank: float
     rank: float
@@ -59,17 +64,20 @@ class Trace:
 
     Args:
         moments: one an iteration.
-        monotone: share of the inputs whose energy never rose.
         points: components of the first input's tokens in the first head, one matrix a moment.
     """
 
     moments: Sequence[Moment]
-    monotone: float
     points: Sequence[Float[Tensor, "tokens size"]]
+
+    @property
+    def monotone(self) -> float:
+        """Share of the inputs whose energy never rose."""
+        return self.moments[-1].never_rose
 
 
 @torch.no_grad()
-def trace(model: IterativeModel, *inputs: Any, n_iterations: int | None = None) -> Trace:
+def trace(model: IterativeModel, *inputs: Tensor, n_iterations: int | None = None) -> Trace:
     """Follow inputs through the iterations.
 
     Args:
@@ -89,28 +97,38 @@ def trace(model: IterativeModel, *inputs: Any, n_iterations: int | None = None) 
     """
     if model.body.config.model != "hyper-set":
         raise UsageError(f"trace follows hyper-set's spheres, and {model.body.config.model} has none")
-    moments: list[Moment] = []
-    points: list[Tensor] = []
+    chunks = zip(*(torch.split(part, AT_ONCE) for part in inputs), strict=True)
+    parts = [_followed(model, *chunk, n_iterations=n_iterations) for chunk in chunks]
+    means = torch.cat([measures for measures, _ in parts], -1).mean(-1)
+    return Trace([Moment(number, *row) for number, row in enumerate(means.T.tolist())], parts[0][1])
+
+
+def _followed(
+    model: IterativeModel, *inputs: Tensor, n_iterations: int | None
+) -> tuple[Float[Tensor, "measures states batch"], list[Tensor]]:
+    """A moment's numbers for every state and input, and the points of the first input."""
     states = states_from_start(model, *inputs, n_iterations=n_iterations)
     found = along(model, states)
-    for number, state in enumerate(states):
+    tokens = []
+    for state in states:
         layer = model.body.layers[state.layer]
         assert isinstance(layer, HyperSetLayer)
-        z = layer.components(state.x, state.t)
-        points.append(z[0, 0].cpu())
-        parts = (found.attention, found.feed_forward, found.energy, found.fell.float(), found.accepted)
-        means = (*(part[number] for part in parts), effective_rank(z), rank(z), average_angle(z))
-        moments.append(Moment(number, *(each.mean().item() for each in means)))
-    return Trace(moments, found.monotone.float().mean().item(), points)
+        tokens.append(layer.components(state.x, state.t))
+    lie = [
+        torch.stack([measure(z).mean(1) for z in tokens]) for measure in (effective_rank, rank, average_angle)
+    ]
+    fell = found.fell.double()
+    measures = [found.attention, found.feed_forward, found.energy, fell, fell.cumprod(0), found.accepted]
+    return torch.stack([each.double() for each in measures + lie]), [z[0, 0].cpu() for z in tokens]
 
 
 def trace_run(run: Run, folder: Path, n_inputs: int, n_iterations: int | None = None) -> list[str]:
-    """Trace the first inputs of a run's training order; write `trace.csv`, `trace.png` and `sphere.png`.
+    """Trace the first inputs of a run's test set; write `trace.csv`, `trace.png` and `sphere.png`.
 
     Args:
         run: a trained run of Hyper-SET.
         folder: where to write.
-        n_inputs: inputs, at most those of a batch.
+        n_inputs: inputs, as many as there are at most.
         n_iterations: of each layer; those of training by default.
 
     Returns:
@@ -119,7 +137,7 @@ def trace_run(run: Run, folder: Path, n_inputs: int, n_iterations: int | None = 
     Raises:
         UsageError: if the model is another.
     """
-    inputs = [part[:n_inputs] for part in run.task().batch(0)[: run.n_inputs]]
+    inputs = first_inputs(run, n_inputs)
     found = trace(run.model, *inputs, n_iterations=n_iterations)
     folder.mkdir(parents=True, exist_ok=True)
     rows = [asdict(moment) for moment in found.moments]
@@ -127,7 +145,7 @@ def trace_run(run: Run, folder: Path, n_inputs: int, n_iterations: int | None = 
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    for name, figure in (("trace.png", _curves(rows)), ("sphere.png", _spheres(found.points))):
+    for name, figure in (("trace.png", curves(rows)), ("sphere.png", spheres(found.points))):
         with atomic_write(folder / name) as file:
             figure.savefig(file, format="png")
     first, last = found.moments[0], found.moments[-1]
@@ -143,42 +161,23 @@ def trace_run(run: Run, folder: Path, n_inputs: int, n_iterations: int | None = 
     ]
 
 
-def _curves(rows: Sequence[Mapping[str, int | float]]) -> Figure:
-    """Energies, their fall, ranks and angles over the iterations."""
-    figure = Figure(figsize=(9, 6), dpi=120, layout="constrained")
-    panels = [
-        ("energy", ["attention", "feed_forward", "energy"], "energy"),
-        ("energy not risen, step accepted", ["fell", "accepted"], "share"),
-        ("rank of a head's tokens", ["effective_rank", "rank"], "directions"),
-        ("angle between tokens", ["angle"], "degrees"),
-    ]
-    steps = [row["iteration"] for row in rows]
-    for axes, (title, names, unit) in zip(figure.subplots(2, 2).flat, panels, strict=True):
-        for name in names:
-            axes.plot(steps, [row[name] for row in rows], marker=".", label=name.replace("_", " "))
-        axes.set(title=title, xlabel="iteration", ylabel=unit)
-        if len(names) > 1:
-            axes.legend()
-    return figure
+def first_inputs(run: Run, n_inputs: int) -> list[Tensor]:
+    """What the model is given of the first inputs of the test set; of masks 40 % is hidden, as in evaluation.
 
-
-def _spheres(points: Sequence[Float[Tensor, "tokens size"]]) -> Figure:
-    """Tokens of some iterations along the last iteration's first three principal directions."""
-    axes_of = principal_directions(points[-1], min(3, *points[-1].shape))
-    chosen = sorted({round(index * (len(points) - 1) / (DRAWN - 1)) for index in range(DRAWN)})
-    figure = Figure(figsize=(9, 6.4), dpi=120, layout="constrained")
-    around, up = torch.meshgrid(
-        torch.linspace(0, 2 * torch.pi, 25), torch.linspace(0, torch.pi, 13), indexing="ij"
-    )
-    ball = (around.cos() * up.sin(), around.sin() * up.sin(), up.cos())
-    for place, index in enumerate(chosen):
-        axes = figure.add_subplot(2, DRAWN // 2, place + 1, projection="3d")
-        length = points[index].norm(dim=-1, keepdim=True).clamp_min(1e-12)
-        seen = torch.nn.functional.pad(points[index] / length @ axes_of, (0, 3 - axes_of.shape[1]))
-        axes.plot_wireframe(*(part.numpy() for part in ball), color="lightgrey", linewidth=0.4)
-        axes.scatter(*seen.T.numpy(), c=range(len(seen)), cmap="viridis", s=12)
-        axes.set(title=f"iteration {index}", xlim=(-1, 1), ylim=(-1, 1), zlim=(-1, 1))
-        axes.set(xticks=(-1, 0, 1), yticks=(-1, 0, 1), zticks=(-1, 0, 1))
-        axes.set_box_aspect((1, 1, 1))
-    figure.suptitle("tokens of the first input in the first head, along three principal directions")
-    return figure
+    Args:
+        run: of any task.
+        n_inputs: as many as there are at most.
+    """
+    test, draw = run.data[-1], step_generator(0, 0)
+    if isinstance(test, Boards):
+        inputs = [test.puzzles[:n_inputs]]
+    elif isinstance(test, Symbols):
+        symbols = test.symbols[:n_inputs]
+        hidden = hide(len(symbols), symbols.shape[1], (TRIAL, TRIAL), draw)
+        inputs = [covered(symbols, hidden, test.n_symbols)[0]]
+    else:
+        inputs = [centred(scaled(test.pixels[:n_inputs]))]
+        if run.config.task.task == "mask":
+            inputs.append(hide(len(inputs[0]), run.config.task.n_side**2, (TRIAL, TRIAL), draw))
+    device = next(run.model.parameters()).device
+    return [part.to(device) for part in inputs]

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
+from sna_rl.cli import main
 from sna_rl.errors import UsageError
 from sna_rl.separable.principal import principal_directions
+from sna_rl.vision import evaluation, tracing
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.descent import Descent, descent
 from sna_rl.vision.diagnostics import average_angle, effective_rank, rank
+from sna_rl.vision.images import Images
 from sna_rl.vision.layers import HyperSetLayer
 from sna_rl.vision.model import IterativeModel, sudoku_model
+from sna_rl.vision.run import Run
+from sna_rl.vision.settings import VisionConfig
 from sna_rl.vision.settling import until_settled
-from sna_rl.vision.tracing import trace
+from sna_rl.vision.sudoku_data import Splits
+from sna_rl.vision.symbols import Symbols
+from sna_rl.vision.trace_pictures import curves
+from sna_rl.vision.tracing import Moment, first_inputs, trace
 
 SMALL: dict[str, Any] = {"width": 12, "n_heads": 3, "hidden": 20, "n_iterations": 4}
 PUZZLE = torch.randint(0, 10, (3, 81), generator=torch.Generator().manual_seed(0))
@@ -88,8 +99,64 @@ def test_a_trace_holds_what_the_layer_says() -> None:
     totals = torch.stack([model.body.energy(state).total for state in states])
     fell = (totals.diff(dim=0) <= 0).float().mean(1).tolist()
     assert [moment.fell for moment in found.moments[2:]] == pytest.approx(fell)
-    assert descent(model, PUZZLE, n_iterations=5).monotone.float().mean().item() == found.monotone
+    whole_way = descent(model, PUZZLE, n_iterations=5)
+    assert [moment.never_rose for moment in found.moments] == pytest.approx(
+        [whole_way.fell[: n + 1].all(0).float().mean().item() for n in range(6)]
+    )
+    assert whole_way.monotone.float().mean().item() == pytest.approx(found.monotone)
     assert found.points[0].shape == (81, 4)
+
+
+def test_inputs_are_followed_a_few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = model_of()
+    whole = trace(model, PUZZLE)
+    monkeypatch.setattr(tracing, "AT_ONCE", 2)
+    parts = trace(model, PUZZLE)
+    for one, other in zip(whole.moments, parts.moments, strict=True):
+        assert astuple(other) == pytest.approx(astuple(one), rel=1e-5)
+    torch.testing.assert_close(parts.points, whole.points)
+
+
+def test_the_first_test_inputs_are_traced_as_they_are(
+    sudoku_run: Path, image_folder: Path, tmp_path: Path
+) -> None:
+    run = Run.open(sudoku_run)
+    assert isinstance(run.data, Splits)
+    assert torch.equal(first_inputs(run, 4)[0], run.data.test.puzzles[:4])
+    assert torch.equal(first_inputs(run, 64)[0], run.data.test.puzzles)
+    changes = {**SMALL, "data": str(image_folder), "n_train": 0, "n_valid": 4, "n_side": 4, "augment": "flip"}
+    for task, n_parts in (("classify", 1), ("mask", 2)):
+        run = Run.new(VisionConfig().changed({"task": task, "batch_size": 2} | changes))
+        inputs, test = first_inputs(run, 64), run.data[-1]
+        assert isinstance(test, Images)
+        assert len(inputs) == n_parts
+        torch.testing.assert_close(inputs[0], test.pixels / 127.5 - 1.0)
+        for hidden in inputs[1:]:
+            assert hidden.sum(1).tolist() == [6] * 8  # 40 % of 16
+    np.savez(tmp_path / "symbols.npz", symbols=np.arange(12)[:, None].repeat(16, 1) % 5)
+    changes |= {"width": 24, "data": str(tmp_path / "symbols.npz"), "n_test": 3, "batch_size": 2}
+    run = Run.new(VisionConfig().changed(changes | {"task": "mask"}))
+    (seen,), symbols = first_inputs(run, 2), run.data[-1]
+    assert isinstance(symbols, Symbols)
+    assert (seen == 5).sum(1).tolist() == [6, 6]
+    assert torch.equal(torch.where(seen == 5, symbols.symbols[:2], seen), symbols.symbols[:2])
+    assert len(trace(run.model.eval(), seen).moments) == 5
+
+
+def test_iterations_are_marked_by_whole_numbers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    evaluation._write(tmp_path, [{"iteration": n, "accuracy": n / 4} for n in (1, 2, 3)], 2)
+    names = [each.name for each in fields(Moment)]
+    drawn.append(curves([dict.fromkeys(names, 0.5) | {"iteration": n} for n in range(3)]))
+    assert [len(figure.axes) for figure in drawn] == [1, 6]
+    for axes in (axes for figure in drawn for axes in figure.axes):
+        assert all(tick == round(tick) for tick in axes.get_xticks())
+    assert [axes.get_title() for axes in drawn[1].axes[:3]] == [
+        "energy of the attention",
+        "energy of the feed-forward part",
+        "total energy",
+    ]
 
 
 def test_with_halvings_the_traced_energy_is_monotone() -> None:
@@ -156,13 +223,14 @@ def test_iterating_ends_where_the_prediction_or_the_energy_rests() -> None:
         until_settled(moving, PUZZLE, on="energies")
 
 
-def test_the_command_writes_table_and_pictures(sudoku_run: Path) -> None:
-    from sna_rl.cli import main
-
-    assert main(["vision", "trace", str(sudoku_run), "-n", "4", "--iterations", "5"]) == 0
+def test_the_command_writes_table_and_pictures(sudoku_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["vision", "trace", str(sudoku_run), "--iterations", "5"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("6 inputs, 5 iterations: energy ")  # all that the test set has
     with (sudoku_run / "trace" / "trace.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 6
+    assert lines[1].startswith(f"energy never rose for {100 * float(rows[-1]['never_rose']):.1f} % of the")
     assert all(torch.tensor([float(value) for value in row.values()]).isfinite().all() for row in rows)
     assert (sudoku_run / "trace" / "trace.png").stat().st_size > 10_000
     assert (sudoku_run / "trace" / "sphere.png").stat().st_size > 10_000
