@@ -78,6 +78,7 @@ class PatchEmbedding(nn.Module):
         normed: a layer norm before and behind the linear map.
         has_class_token: a learned token comes first.
         n_masks: 1 adds a learned vector for patches that are hidden.
+        dropout: share of the numbers left out in training.
 
     Raises:
         UsageError: if patches don't fill the image, or a place does not fill the width.
@@ -96,6 +97,7 @@ class PatchEmbedding(nn.Module):
         normed: bool = True,
         has_class_token: bool = True,
         n_masks: int = 0,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
         channels, height, across = shape
@@ -110,6 +112,7 @@ class PatchEmbedding(nn.Module):
         n_tokens = n_side**2 + has_class_token
         places = torch.stack([sinusoid(place, check_width(width)) for place in range(n_tokens)])
         self.register_buffer("places", places, persistent=False)
+        self.dropout = nn.Dropout(dropout)
 
     def forward(
         self,
@@ -127,7 +130,8 @@ class PatchEmbedding(nn.Module):
             x = torch.where(hidden.unsqueeze(-1), self.mask[0].to(x.dtype), x)
         if self.first is not None:
             x = torch.cat([self.first.expand(len(x), -1, -1).to(x.dtype), x], 1)
-        return x + self.get_buffer("places")
+        embedded: Tensor = self.dropout(x + self.get_buffer("places"))
+        return embedded
 
 
 class SymbolHead(nn.Module):

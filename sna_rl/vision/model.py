@@ -116,7 +116,9 @@ def class_model(
         n_side: patches along a side.
         n_classes: classes.
     """
-    embed = PatchEmbedding(shape, n_side, config.width, normed=not config.plain_patches)
+    embed = PatchEmbedding(
+        shape, n_side, config.width, normed=not config.plain_patches, dropout=config.dropout
+    )
     return IterativeModel(embed, Recurrence(config), ClassHead(config.width, n_classes))
 
 
@@ -129,8 +131,9 @@ def mask_model(config: ModelConfig, shape: tuple[int, int, int], n_side: int) ->
         n_side: patches along a side.
     """
     embed = PatchEmbedding(
-        shape, n_side, config.width, normed=not config.plain_patches, has_class_token=False, n_masks=1
-    )
+        shape, n_side, config.width, normed=not config.plain_patches, has_class_token=False, n_masks=1,
+        dropout=config.dropout,
+    )  # fmt: skip
     n_pixels = shape[0] * embed.patch[0] * embed.patch[1]
     head = SymbolHead(config.width, n_pixels, bias=True, eps=config.eps)
     return IterativeModel(embed, Recurrence(config), head)

@@ -418,6 +418,23 @@ def test_patches_and_back() -> None:
         PatchEmbedding((3, 8, 6), 4, 8)
 
 
+def test_every_models_embedding_leaves_numbers_out_in_training_alone() -> None:
+    half = config(width=16, n_heads=2, dropout=0.5)
+    images, symbols = torch.randn(8, 1, 8, 8), torch.zeros(8, 16, dtype=torch.int64)
+    boards = torch.zeros(8, 81, dtype=torch.int64)
+    for model, given in (
+        (class_model(half, (1, 8, 8), 4, 5), images),
+        (mask_model(half, (1, 8, 8), 4), images),
+        (symbol_mask_model(half, 5, 16), symbols),
+        (sudoku_model(half), boards),
+    ):
+        whole = model.eval().embed(given)
+        some = model.train().embed(given)
+        kept = some != 0.0
+        assert kept.float().mean().item() == pytest.approx(0.5, abs=0.05)
+        torch.testing.assert_close(some[kept], 2 * whole[kept])
+
+
 def test_hidden_patches_tell_nothing_of_their_pixels() -> None:
     embed = PatchEmbedding((1, 4, 4), 2, 8, has_class_token=False, n_masks=1)
     images, hidden = torch.randn(1, 1, 4, 4), torch.tensor([[True, False, False, False]])
