@@ -30,7 +30,7 @@ FOLDER = Path(__file__).parents[2] / "results" / "vision" / "energy"
 COMMON: dict[str, Any] = {
     "task": "classify", "model": "hyper-set", "width": 32, "hidden": 32, "n_iterations": 6, "n_side": 7,
     "n_train": 0, "n_valid": 100, "batch_size": 32, "learning_rate": 4e-3, "n_warmup": 15, "lr_floor": 0.05,
-    "n_steps": 100, "eval_freq": 0, "save_freq": 50,
+    "n_steps": 300, "eval_freq": 0, "save_freq": 100,
 }  # fmt: skip
 STEPS: dict[str, dict[str, Any]] = {
     "fixed": {"steps": "fixed"},
@@ -38,7 +38,7 @@ STEPS: dict[str, dict[str, Any]] = {
     "learned, positive": {"steps": "start", "positive_steps": True},
 }
 HALVINGS = 6
-N_READ = 500
+N_READ = 2_000
 """First test images, on which accuracy and energy are read."""
 
 
