@@ -15,7 +15,8 @@ from torch import Tensor
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs.atomic import atomic_write
 from sna_rl.runs.files import check_file
-from sna_rl.vision.puzzles import Board, N, is_valid, parse_board, solutions
+from sna_rl.vision.puzzles import is_valid, parse_board
+from sna_rl.vision.search import Board, N, solutions
 
 MAX_BYTES = 2**28
 
@@ -70,7 +71,7 @@ def make_splits(sizes: Sequence[int], n_bases: int, givens: tuple[int, int], see
         UsageError: if a size is under 1 or the givens are no range within 17 to 80.
 
     Cost:
-        About 0.1 s a base.
+        About 0.02 s a base.
 
     Example:
         >>> train, test = make_splits([3, 2], 2, (50, 50), seed=0)

@@ -19,8 +19,9 @@ from sna_rl.vision.embeddings import from_patches, to_patches
 from sna_rl.vision.images import Images
 from sna_rl.vision.mask import fidelity, hide, patch_size, reconstruct
 from sna_rl.vision.model import IterativeModel
-from sna_rl.vision.puzzles import Board, is_valid, show
+from sna_rl.vision.puzzles import is_valid, show
 from sna_rl.vision.run import Run
+from sna_rl.vision.search import Board
 from sna_rl.vision.settling import until_settled
 from sna_rl.vision.sudoku import accuracies, fill
 from sna_rl.vision.sudoku_data import Splits

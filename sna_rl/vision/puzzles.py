@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from sna_rl.errors import UsageError
+from sna_rl.vision.search import BOX, COLUMN, ROW, Board, N, solutions
 
-N = 81
-ALL = 0b111111111
-ROW = [cell // 9 for cell in range(N)]
-COLUMN = [cell % 9 for cell in range(N)]
-BOX = [cell // 27 * 3 + cell % 9 // 3 for cell in range(N)]
-DIGITS = [[digit for digit in range(9) if mask >> digit & 1] for mask in range(ALL + 1)]
-
-Board = tuple[int, ...]
-"""81 digits row by row, 0 where a cell is empty."""
+MAX_GUESSES = 10_000
+"""Guesses after which a puzzle is given up: some seconds, while puzzles with one solution take tens."""
 
 
 def parse_board(text: str) -> Board:
@@ -42,74 +35,6 @@ def parse_board(text: str) -> Board:
     return tuple(map(int, cells))
 
 
-def solutions(
-    board: Sequence[int], barred: tuple[int, int] | None = None, shuffle: random.Random | None = None
-) -> Iterator[Board]:
-    """Every completion of a board, found by filling the cell with the fewest candidates first.
-
-    Args:
-        board: 81 digits, 0 where empty.
-        barred: a cell and a digit that it must not hold.
-        shuffle: candidates are tried in an order drawn from it, instead of ascending.
-
-    Yields:
-        Filled grids; none where two givens contradict each other.
-
-    Cost:
-        Well-posed boards take a fraction of a millisecond to some milliseconds.
-
-    Example:
-        >>> next(solutions([0] * 81))[:9]
-        (1, 2, 3, 4, 5, 6, 7, 8, 9)
-    """
-    cells = list(board)
-    rows, columns, boxes = [ALL] * 9, [ALL] * 9, [ALL] * 9  # digits that are still free, as bits
-    for cell, digit in enumerate(cells):
-        if digit:
-            bit = 1 << (digit - 1)
-            if not rows[ROW[cell]] & columns[COLUMN[cell]] & boxes[BOX[cell]] & bit:
-                return
-            rows[ROW[cell]] ^= bit
-            columns[COLUMN[cell]] ^= bit
-            boxes[BOX[cell]] ^= bit
-    banned = {barred[0]: ~(1 << (barred[1] - 1))} if barred else {}
-    empty = [cell for cell, digit in enumerate(cells) if not digit]
-
-    def fill() -> Iterator[Board]:
-        best, least, index = 0, 10, -1
-        for position, cell in enumerate(empty):
-            free = rows[ROW[cell]] & columns[COLUMN[cell]] & boxes[BOX[cell]] & banned.get(cell, ALL)
-            count = free.bit_count()
-            if count < least:
-                best, least, index = free, count, position
-                if count < 2:
-                    break
-        if index < 0:
-            yield tuple(cells)
-            return
-        if not best:
-            return
-        cell = empty[index]
-        empty[index] = empty[-1]
-        empty.pop()
-        row, column, box = ROW[cell], COLUMN[cell], BOX[cell]
-        choices = DIGITS[best]
-        for digit in choices if shuffle is None else shuffle.sample(choices, len(choices)):
-            bit = 1 << digit
-            cells[cell] = digit + 1
-            rows[row] ^= bit
-            columns[column] ^= bit
-            boxes[box] ^= bit
-            yield from fill()
-            rows[row] ^= bit
-            columns[column] ^= bit
-            boxes[box] ^= bit
-        cells[cell] = 0
-        empty.append(cell)
-
-    yield from fill()
-
-
 def count_solutions(board: Sequence[int], limit: int = 2) -> int:
     """How many completions a board has, up to a limit.
 
@@ -117,11 +42,14 @@ def count_solutions(board: Sequence[int], limit: int = 2) -> int:
         board: 81 digits, 0 where empty.
         limit: where counting ends.
 
+    Raises:
+        UsageError: if the search gives up.
+
     Example:
         >>> count_solutions([1, 1] + [0] * 79), count_solutions([0] * 81)
         (0, 2)
     """
-    found = solutions(board)
+    found = solutions(board, max_guesses=MAX_GUESSES)
     return sum(1 for _ in zip(range(limit), found, strict=False))
 
 
@@ -132,9 +60,9 @@ def solve_exactly(board: Sequence[int]) -> Board:
         board: 81 digits, 0 where empty.
 
     Raises:
-        UsageError: if there is none, or more than one.
+        UsageError: if there is none, or more than one, or the search gives up.
     """
-    found = [grid for _, grid in zip(range(2), solutions(board), strict=False)]
+    found = [grid for _, grid in zip(range(2), solutions(board, max_guesses=MAX_GUESSES), strict=False)]
     if len(found) != 1:
         raise UsageError(
             "this Sudoku has no solution"

@@ -18,28 +18,14 @@ from sna_rl.vision.boards import Boards, make_base, make_splits, read_boards, re
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.model import sudoku_model
 from sna_rl.vision.objective import readout_loss
-from sna_rl.vision.puzzles import N, count_solutions, is_valid, parse_board, show, solutions, solve_exactly
+from sna_rl.vision.puzzles import count_solutions, is_valid, parse_board, show, solve_exactly
+from sna_rl.vision.search import solutions
 from sna_rl.vision.settings import LearnConfig
 from sna_rl.vision.sudoku import GIVEN, SudokuTask, accuracies, fill, targets
 
 PUZZLE = "530070000600195000098000060800060003400803001700020006060000280000419005000080079"
 GRID = "534678912672195348198342567859761423426853791713924856961537284287419635345286179"
 HARD = "000005900260000000300000000070320000000000540000080000800000032005009000000100000"
-
-
-def test_a_known_puzzle_and_one_of_seventeen_givens() -> None:
-    assert solve_exactly(parse_board(PUZZLE)) == parse_board(GRID)
-    assert count_solutions(parse_board(HARD)) == 1
-
-
-def test_none_and_many_solutions_are_told_apart() -> None:
-    twice = "55" + 79 * "0"
-    with pytest.raises(UsageError, match="has no solution"):
-        solve_exactly(parse_board(twice))
-    with pytest.raises(UsageError, match="more than one solution"):
-        solve_exactly([0] * N)
-    # an empty cell without a candidate
-    assert count_solutions(parse_board("12345678" + "0" + "000000009" + 63 * "0")) == 0
 
 
 @pytest.mark.parametrize(
