@@ -1,24 +1,18 @@
-"""Sudoku boards: a seeded generator whose splits share no base puzzle, and CSV files in and out."""
+"""Sudoku boards: a seeded generator whose splits share no base puzzle."""
 
 from __future__ import annotations
 
-import csv
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from sna_rl.errors import SnaError, UsageError
-from sna_rl.runs.atomic import atomic_write
-from sna_rl.runs.files import check_file
-from sna_rl.vision.puzzles import is_valid, parse_board
+from sna_rl.errors import UsageError
+from sna_rl.vision.bases import share_out
 from sna_rl.vision.search import Board, N, solutions
-
-MAX_BYTES = 2**28
 
 
 @dataclass(frozen=True)
@@ -78,22 +72,37 @@ def make_splits(sizes: Sequence[int], n_bases: int, givens: tuple[int, int], see
         >>> len(train), len(test), train.givens()
         (3, 2, {50: 3})
     """
-    low, high = givens
-    if not 17 <= low <= high < N:
-        raise UsageError(f"givens must be a range from 17 to 80, not {low} to {high}")
-    if min(sizes) < 1:
-        raise UsageError(f"a split needs at least one board, not {min(sizes)}")
     draw = random.Random(seed)
     splits = []
-    for size in sizes:
+    for size in _checked(sizes, givens):
         share = max(1, round(n_bases * size / sum(sizes)))
-        bases = [make_base(draw) for _ in range(share)]
-        pairs = []
-        for _ in range(size):
-            puzzle, grid = transform(*draw.choice(bases), draw)
-            pairs.append((reveal(puzzle, grid, draw.randint(low, high), draw), grid))
-        splits.append(Boards.of(pairs))
+        splits.append(_boards([make_base(draw) for _ in range(share)], size, givens, draw))
     return splits
+
+
+def splits_of(
+    bases: Sequence[tuple[Board, Board]], sizes: Sequence[int], givens: tuple[int, int], seed: int
+) -> list[Boards]:
+    """Boards of several splits as `make_splits` makes them, from bases that are there.
+
+    Args:
+        bases: puzzles with their solutions; those that differ by a symmetry alone come into one split.
+        sizes: boards of each split.
+        givens: least and most givens.
+        seed: of everything drawn.
+
+    Returns:
+        One set for each size.
+
+    Raises:
+        UsageError: if there are fewer bases than splits, a size is under 1 or the givens are no range.
+    """
+    draw = random.Random(seed)
+    shares = share_out([grid for _, grid in bases], _checked(sizes, givens), draw)
+    return [
+        _boards([bases[number] for number in share], size, givens, draw)
+        for share, size in zip(shares, sizes, strict=True)
+    ]
 
 
 def make_base(draw: random.Random) -> tuple[Board, Board]:
@@ -150,47 +159,22 @@ def reveal(puzzle: Board, grid: Board, n_givens: int, draw: random.Random) -> Bo
     return tuple(grid[cell] if cell in shown else digit for cell, digit in enumerate(puzzle))
 
 
-def write_boards(path: Path, boards: Boards) -> None:
-    """Write a CSV file of two columns, puzzle and solution, without a header.
-
-    Args:
-        path: the file.
-        boards: what to write.
-    """
-    with atomic_write(path, "w") as file:
-        for puzzle, grid in zip(boards.puzzles.tolist(), boards.grids.tolist(), strict=True):
-            file.write(f"{''.join(map(str, puzzle))},{''.join(map(str, grid))}\n")
+def _checked(sizes: Sequence[int], givens: tuple[int, int]) -> Sequence[int]:
+    """The sizes, where boards of such givens can be made."""
+    low, high = givens
+    if not 17 <= low <= high < N:
+        raise UsageError(f"givens must be a range from 17 to 80, not {low} to {high}")
+    if min(sizes) < 1:
+        raise UsageError(f"a split needs at least one board, not {min(sizes)}")
+    return sizes
 
 
-def read_boards(path: Path) -> Boards:
-    """Read a CSV file of two columns, puzzle and solution; a header is skipped.
-
-    Args:
-        path: the file, at most 256 MiB.
-
-    Raises:
-        SnaError: if it is missing, no text, or empty.
-        UsageError: if a line is no puzzle with its solution; the line is named.
-    """
-    check_file(path, MAX_BYTES)
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file))
-    except (OSError, ValueError, csv.Error) as error:
-        raise SnaError(f"{str(path)!r} can't be read as CSV: {error}") from error
+def _boards(
+    bases: Sequence[tuple[Board, Board]], size: int, givens: tuple[int, int], draw: random.Random
+) -> Boards:
+    """One split."""
     pairs = []
-    for number, row in enumerate(rows, 1):
-        if not row or (number == 1 and not any(character.isdigit() for character in "".join(row))):
-            continue
-        try:
-            if len(row) < 2:
-                raise UsageError("a line needs a puzzle and its solution, with a comma between")
-            puzzle, grid = parse_board(row[0]), parse_board(row[1])
-            if not is_valid(grid) or any(p not in (0, g) for p, g in zip(puzzle, grid, strict=True)):
-                raise UsageError("the second column does not solve the first")
-        except UsageError as error:
-            raise UsageError(f"{str(path)!r}, line {number}: {error}") from error
-        pairs.append((puzzle, grid))
-    if not pairs:
-        raise SnaError(f"{str(path)!r} holds no Sudoku")
+    for _ in range(size):
+        puzzle, grid = transform(*draw.choice(bases), draw)
+        pairs.append((reveal(puzzle, grid, draw.randint(*givens), draw), grid))
     return Boards.of(pairs)

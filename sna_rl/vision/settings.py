@@ -24,10 +24,11 @@ class TaskConfig:
     Args:
         task: sudoku, classify or mask (masked images).
         data: a folder or file; "" generates Sudoku boards.
-        n_train: boards or images learned from; 0 takes all that `data` has.
+        n_train: boards or images learned from, of boards in a file at most; 0 takes all that `data` has.
         n_valid: held out of them, for choosing between models.
-        n_test: boards of the test set, where they are generated; images of symbols held out for the test.
-        n_bases: base puzzles that generated boards are made from, in all splits together.
+        n_test: boards of the test set, generated or from one file; images of symbols held out for the test.
+        bases: file of base puzzles, one a line, that Sudoku boards are generated from; "" makes its own.
+        n_bases: base puzzles that are made, for all splits together.
         min_givens: least givens of a generated board.
         max_givens: most givens.
         n_side: patches along each side of an image.
@@ -47,6 +48,7 @@ class TaskConfig:
     n_train: int = 9_000
     n_valid: int = 500
     n_test: int = 1_000
+    bases: str = ""
     n_bases: int = 1_000
     min_givens: int = 17
     max_givens: int = 34
@@ -70,6 +72,14 @@ class TaskConfig:
             )
         if self.task != "sudoku" and not self.data:
             raise UsageError(f"task {self.task} needs images: give their folder with --data")
+        if self.bases and self.task != "sudoku":
+            raise UsageError(f"bases are Sudoku puzzles; task {self.task} has none")
+        if self.bases and self.data:
+            raise UsageError(
+                "bases are what boards are generated from, and data has boards: give one of them"
+            )
+        if self.task == "sudoku" and not self.data and not self.n_train:
+            raise UsageError("n_train:0 takes all that --data has; to generate boards, n_train is at least 1")
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-
 from sna_rl.errors import UsageError
-from sna_rl.vision.boards import Boards, make_splits, read_boards, write_boards
+from sna_rl.vision.bases import same_base
+from sna_rl.vision.board_files import read_bases, read_boards, write_boards
+from sna_rl.vision.boards import Boards, make_splits, splits_of
 from sna_rl.vision.settings import TaskConfig
 
 
@@ -24,29 +25,25 @@ def make_boards(task: TaskConfig, seed: int) -> Splits:
     """Boards of a new run.
 
     Args:
-        task: `data` is "" (generated), a folder of train.csv, valid.csv and test.csv, or one CSV file, whose
-            rows are shuffled and shared out.
+        task: `data` is "" (generated), a folder of train.csv, valid.csv and test.csv, or one CSV file, which
+            is shared out; `bases` is "" or a file of puzzles that boards are generated from.
         seed: of generating and of sharing out.
 
     Raises:
-        UsageError: if a file holds too few boards.
+        UsageError: if a file holds too few boards, or a puzzle without one solution alone.
         SnaError: if a file can't be read.
     """
-    sizes = (task.n_train, task.n_valid, task.n_test)
+    sizes, givens = (task.n_train, task.n_valid, task.n_test), (task.min_givens, task.max_givens)
+    if task.bases:
+        bases = read_bases(Path(task.bases))
+        try:
+            return Splits(*splits_of(bases, sizes, givens, seed))
+        except UsageError as error:
+            raise UsageError(f"{task.bases!r}: {error}") from error
     if not task.data:
-        return Splits(*make_splits(sizes, task.n_bases, (task.min_givens, task.max_givens), seed))
+        return Splits(*make_splits(sizes, task.n_bases, givens, seed))
     path = Path(task.data)
-    if path.is_dir():
-        return read_splits(path)
-    boards = read_boards(path)
-    held_out = task.n_valid + task.n_test
-    if len(boards) <= held_out:
-        raise UsageError(
-            f"{task.data!r} holds {len(boards)} boards; n_valid and n_test alone ask for {held_out}"
-        )
-    order = torch.randperm(len(boards), generator=torch.Generator().manual_seed(seed))
-    shares = (order[held_out:], order[: task.n_valid], order[task.n_valid : held_out])
-    return Splits(*(Boards(boards.puzzles[rows], boards.grids[rows]) for rows in shares))
+    return read_splits(path, checked=True) if path.is_dir() else _shared_out(task, seed)
 
 
 def boards_to_score(path: Path) -> Splits:
@@ -57,23 +54,26 @@ def boards_to_score(path: Path) -> Splits:
 
     Raises:
         SnaError: if a file can't be read.
+        UsageError: if a puzzle has not one solution alone.
     """
     if path.is_dir():
-        return read_splits(path)
-    boards = read_boards(path)
+        return read_splits(path, checked=True)
+    boards = read_boards(path, checked=True)
     return Splits(boards, boards, boards)
 
 
-def read_splits(folder: Path) -> Splits:
-    """Boards that `write_splits` wrote.
+def read_splits(folder: Path, *, checked: bool = False) -> Splits:
+    """Boards that `write_splits` wrote, or a user.
 
     Args:
         folder: with train.csv, valid.csv and test.csv.
+        checked: see that every puzzle has one solution alone.
 
     Raises:
         SnaError: if one is missing or damaged.
+        UsageError: if a line is no puzzle with its only solution.
     """
-    return Splits(*(read_boards(folder / f"{name}.csv") for name in Splits._fields))
+    return Splits(*(read_boards(folder / f"{name}.csv", checked=checked) for name in Splits._fields))
 
 
 def write_splits(folder: Path, splits: Splits) -> None:
@@ -86,3 +86,23 @@ def write_splits(folder: Path, splits: Splits) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name, boards in splits._asdict().items():
         write_boards(folder / f"{name}.csv", boards)
+
+
+def _shared_out(task: TaskConfig, seed: int) -> Splits:
+    """Boards of one file, those of one base in one split; what is more than the split holds is left out."""
+    boards = read_boards(Path(task.data), checked=True)
+    groups = same_base(boards.grids.tolist(), random.Random(seed))
+    n_bases, held_out = len(groups), []
+    for size in (task.n_valid, task.n_test):
+        rows: list[int] = []
+        while groups and len(rows) < size:
+            rows += groups.pop()
+        held_out.append(rows[:size])
+    rest = [row for group in groups for row in group]
+    if not rest:
+        raise UsageError(
+            f"{task.data!r} holds {len(boards)} boards of {n_bases} bases: too few for "
+            f"n_valid {task.n_valid}, n_test {task.n_test} and others to learn from, no base in two of them"
+        )
+    shares = (rest[: task.n_train or None], *held_out)
+    return Splits(*(Boards(boards.puzzles[rows], boards.grids[rows]) for rows in shares))

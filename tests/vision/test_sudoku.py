@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sna_rl.errors import SnaError, UsageError
-from sna_rl.vision.boards import Boards, make_base, make_splits, read_boards, reveal, transform, write_boards
+from sna_rl.errors import UsageError
+from sna_rl.vision.boards import Boards, make_base, make_splits, reveal, transform
 from sna_rl.vision.config import ModelConfig
 from sna_rl.vision.model import sudoku_model
 from sna_rl.vision.objective import readout_loss
@@ -100,33 +99,6 @@ def test_qqwing_agrees() -> None:
     for line in generated:
         puzzle, solution = line.split(",")[:2]
         assert solve_exactly(parse_board(puzzle)) == parse_board(solution)
-
-
-def test_csv_out_and_in(tmp_path: Path) -> None:
-    boards = make_splits([3], 1, (40, 40), seed=0)[0]
-    path = tmp_path / "boards.csv"
-    write_boards(path, boards)
-    again = read_boards(path)
-    assert torch.equal(again.puzzles, boards.puzzles)
-    assert torch.equal(again.grids, boards.grids)
-    path.write_text(f"puzzle,solution\n{PUZZLE},{GRID}\n")
-    assert read_boards(path).givens() == {30: 1}
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (f"{PUZZLE},{GRID}\n{PUZZLE}\n", "line 2: a line needs a puzzle and its solution"),
-        (f"{PUZZLE},{GRID[:-1]}\n", "line 1: a Sudoku has 81 cells, this one has 80"),
-        (f"{PUZZLE},{GRID[::-1]}\n", "line 1: the second column does not solve the first"),
-        ("", "holds no Sudoku"),
-    ],
-)
-def test_damaged_files(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "boards.csv"
-    path.write_text(content)
-    with pytest.raises(SnaError, match=message):
-        read_boards(path)
 
 
 def test_targets_and_filling_by_hand() -> None:
