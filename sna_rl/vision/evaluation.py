@@ -135,7 +135,8 @@ def solve_puzzle(run: Run, board: Board, solution: Board, n_iterations: int | No
         run: a trained Sudoku run.
         board: the puzzle.
         solution: its only solution.
-        n_iterations: of each layer; those of training by default, ended where the digits stop changing.
+        n_iterations: of each layer; those of training by default. After these it ends where the digits stop
+            changing.
 
     Returns:
         The grid, and whether it is valid, as lines.

@@ -214,7 +214,15 @@ def test_only_hyper_set_has_spheres() -> None:
 def test_iterating_ends_where_the_prediction_or_the_energy_rests() -> None:
     still = sudoku_model(ModelConfig(**SMALL)).eval()  # the identity at the start
     for on in ("prediction", "energy"):
-        assert until_settled(still, PUZZLE, n_iterations=20, on=on).n_iterations == 3
+        assert until_settled(still, PUZZLE, n_iterations=20, least=1, on=on).n_iterations == 3
+    trained = still.body.config.n_iterations
+    assert trained > 3
+    for n, end in ((None, trained), (20, trained), (2, 2)):
+        assert until_settled(still, PUZZLE, n_iterations=n).n_iterations == end
+    layers = model_of(n_layers=2)
+    ended = until_settled(layers, PUZZLE)
+    assert ended.n_iterations == trained
+    torch.testing.assert_close(ended.answer, layers(PUZZLE), rtol=0, atol=0)
     moving = model_of(scale=1.0)
     settled = until_settled(moving, PUZZLE, n_iterations=6, on="energy", tolerance=0.0)
     assert settled.n_iterations == 6
