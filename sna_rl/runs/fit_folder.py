@@ -13,7 +13,8 @@ from torch import nn
 from sna_rl.config import dump_yaml, read_yaml
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs.atomic import atomic_write, write_json
-from sna_rl.runs.files import refuse_links
+from sna_rl.runs.checkpoints import Checkpoints
+from sna_rl.runs.files import read_record, refuse_links
 from sna_rl.runs.folder import RunFolder, add_command
 from sna_rl.runs.tree import arrays_to_bytes, read_arrays
 from sna_rl.runs.versions import versions
@@ -81,6 +82,24 @@ def go_on_in(path: Path, command: str) -> None:
     """
     refuse_links(path, path / "checkpoints")
     add_command(path, command)
+
+
+def check_unfinished(path: Path, n_steps: int) -> None:
+    """See that a run has steps left to do, or at least its end to write.
+
+    Args:
+        path: the run folder.
+        n_steps: steps it is to have.
+
+    Raises:
+        UsageError: if it has come to its end with them, or is past them.
+        SnaError: if its summary is damaged.
+    """
+    summary = path / "summary.json"
+    ended = read_record(summary, ["n_steps"]).get("n_steps") or 0 if summary.exists() else 0
+    saved = max((each.step for each in Checkpoints(path / "checkpoints").all()), default=0)
+    if ended >= n_steps or saved > n_steps:
+        raise UsageError(f"run {str(path)!r} has its {max(ended, saved):,} steps; more need -n above that")
 
 
 def arrays_of(module: nn.Module) -> dict[str, np.ndarray[Any, Any]]:

@@ -12,7 +12,15 @@ import torch
 from sna_rl.errors import UsageError
 from sna_rl.runs.device import choose_device
 from sna_rl.runs.fit import FitResult, Task, fit
-from sna_rl.runs.fit_folder import BEST_WEIGHTS, WEIGHTS, go_on_in, load_weights, new_run, open_run
+from sna_rl.runs.fit_folder import (
+    BEST_WEIGHTS,
+    WEIGHTS,
+    check_unfinished,
+    go_on_in,
+    load_weights,
+    new_run,
+    open_run,
+)
 from sna_rl.vision.classify import ClassifyTask, image_splits
 from sna_rl.vision.counts import n_flops, n_parameters
 from sna_rl.vision.images import Images
@@ -193,7 +201,7 @@ def train(
     run = Run.new(config, device, data)
     config, costs = run.config, run.costs()
     lines = run.description(costs)
-    path = new_run(folder, config.task.task, config.model.model, config.plain(), command)
+    path = new_run(folder, config.task.task, config.model.model, config.absolute().plain(), command)
     if isinstance(run.data, Splits):
         write_splits(path / BOARDS, run.data)
     for line in (*lines, f"run folder: {path}"):
@@ -219,11 +227,12 @@ def go_on(
         progress: show how far it is.
 
     Raises:
-        UsageError: if there is no run, or something else is to change.
+        UsageError: if there is no run, it has its steps already, or something else is to change.
     """
     config = VisionConfig.of(open_run(folder)).changed(changes)
     if set(changes) - {"n_steps"}:
         raise UsageError(f"a run that goes on keeps its configuration, {', '.join(sorted(changes))} too")
+    check_unfinished(folder, config.fit.n_steps)
     data = read_splits(folder / BOARDS) if config.task.task == "sudoku" else load_data(config)
     run = Run._of(config, data, device)
     costs = run.costs()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sna_rl.errors import UsageError
@@ -140,6 +141,11 @@ class VisionConfig(Settings):
     model: ModelConfig = field(default_factory=ModelConfig)
     learn: LearnConfig = field(default_factory=LearnConfig)
     fit: FitConfig = field(default_factory=lambda: FitConfig(n_steps=10_000, eval_freq=500, save_freq=500))
+
+    def absolute(self) -> VisionConfig:
+        """The same, its files named from the root, so that a run finds them from any folder."""
+        paths = {name: getattr(self.task, name) for name in ("data", "bases")}
+        return self.changed({name: str(Path(path).resolve()) for name, path in paths.items() if path})
 
 
 def with_none_named(changes: Mapping[str, Any]) -> dict[str, Any]:

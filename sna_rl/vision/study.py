@@ -69,7 +69,7 @@ def trained(
         Interrupted: if a signal ended it; it is saved then.
     """
     path = run_folder(config, folder)
-    if path.exists() and VisionConfig.of(open_run(path)) != config:
+    if path.exists() and VisionConfig.of(open_run(path)).absolute() != config.absolute():
         raise UsageError(f"{str(path)!r} was trained with other settings; give another log folder")
     if not (path / "summary.json").exists():
         began = time.process_time()

@@ -139,6 +139,16 @@ def test_a_run_of_a_study_goes_on_and_is_opened_when_finished(
         trained(CONFIG.changed({"width": 16}), other, "")
 
 
+def test_a_study_knows_its_run_by_a_relative_path(
+    sudoku_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(sudoku_run)
+    config = CONFIG.changed({"data": "boards", "n_steps": 1})
+    assert trained(config, tmp_path, "").config == config.absolute()
+    assert config.absolute().task.data == str(sudoku_run / "boards")
+    assert trained(config, tmp_path, "").config == config.absolute()
+
+
 def test_scores_are_one_number_an_input(sudoku_run: Path) -> None:
     run = Run.open(sudoku_run)
     assert isinstance(run.data, Splits)

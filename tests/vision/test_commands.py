@@ -79,6 +79,34 @@ def test_the_same_seed_repeats_a_run_and_i_goes_on_with_it(sudoku_run: Path, tmp
     assert len((run / "command.txt").read_text().splitlines()) == 2
 
 
+def test_a_run_that_has_its_steps_is_not_gone_on_with(
+    sudoku_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["-n", "2"], ["-n", "3"], []):
+        error = fails(["train", "-i", str(sudoku_run), *words], capsys)
+        assert error.endswith(f"run {str(sudoku_run)!r} has its 3 steps; more need -n above that")
+    assert len((sudoku_run / "command.txt").read_text().splitlines()) == 1
+    run = tmp_path / "run"
+    shutil.copytree(sudoku_run, run)
+    (run / "summary.json").unlink()  # killed between its last checkpoint and its end
+    assert "has its 3 steps; more need -n above" in fails(["train", "-i", str(run), "-n", "2"], capsys)
+    assert main(["vision", "train", "-i", str(run), "--no-progress"]) == 0
+    assert json.loads((run / "summary.json").read_text())["n_steps"] == 3
+
+
+def test_data_are_found_from_another_folder(
+    image_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(image_folder.parent)
+    words = ["--task", "classify", "--data", image_folder.name, "-n", "1", "--seed", "0", "-f", str(tmp_path)]
+    params = [*TINY, "n_train:0", "n_valid:4", "n_side:4", "n_iterations:1"]
+    assert main(["vision", "train", *words, "--no-progress", "-params", *params]) == 0
+    run = tmp_path / "classify" / "hyper-set" / "seed-0"
+    assert open_run(run)["data"] == str(image_folder)
+    monkeypatch.chdir(tmp_path)
+    assert main(["vision", "evaluate", str(run)]) == 0
+
+
 def test_a_run_with_a_link_in_it_is_not_gone_on_with(
     sudoku_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
