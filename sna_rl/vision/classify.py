@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from sna_rl.errors import UsageError
 from sna_rl.runs.fit_config import Batches, step_generator
 from sna_rl.vision.augment import augment
-from sna_rl.vision.images import Images, read_images
+from sna_rl.vision.images import Images
 from sna_rl.vision.model import IterativeModel
 from sna_rl.vision.objective import readout_loss
-from sna_rl.vision.settings import TaskConfig, VisionConfig
+from sna_rl.vision.settings import VisionConfig
 
 
 class ClassifyTask:
@@ -96,33 +94,6 @@ def right_images(
         for n, scores in model.readouts(pixels, iterations=parts):
             parts[n].append((scores.argmax(-1) == labels).cpu())
     return {n: torch.cat(each) for n, each in parts.items()}
-
-
-def image_splits(task: TaskConfig, seed: int) -> tuple[Images, Images, Images]:
-    """Training, validation and test images; the validation images are drawn from the training set.
-
-    Args:
-        task: folder and sizes.
-        seed: of the draw.
-
-    Raises:
-        UsageError: if there is no such folder, or too few images in it.
-        SnaError: if a file is damaged.
-    """
-    folder = Path(task.data)
-    if not folder.is_dir():
-        raise UsageError(f"image folder {task.data!r} does not exist")
-    train, test = read_images(folder, "train"), read_images(folder, "test")
-    if train.classes != test.classes or train.shape != test.shape:
-        raise UsageError(f"{task.data!r}: training and test images differ in classes or size")
-    n_train = task.n_train or len(train) - task.n_valid
-    if not 1 <= n_train <= len(train) - task.n_valid:
-        raise UsageError(
-            f"{task.data!r} has {len(train)} training images; n_train and n_valid ask for "
-            f"{task.n_train + task.n_valid}"
-        )
-    order = torch.randperm(len(train), generator=torch.Generator().manual_seed(seed))
-    return train[order[task.n_valid : task.n_valid + n_train]], train[order[: task.n_valid]], test
 
 
 def scaled(pixels: Tensor) -> Float[Tensor, "batch channels height width"]:

@@ -8,6 +8,7 @@ import math
 import pickle
 import struct
 import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,7 @@ def read_images(folder: Path, part: str) -> Images:
     if (folder / part).is_dir():
         return read_class_folders(folder / part)
     raise UsageError(
-        f"{str(folder)!r} holds no images: no idx files, no {part}/<class>/ folders, no CIFAR batches"
+        f"{str(folder)!r} holds no {part} images: no idx files, no {part}/<class>/ folders, no CIFAR batches"
     )
 
 
@@ -119,7 +120,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 
 def read_class_folders(folder: Path) -> Images:
-    """Read `folder/<class>/*`, classes in the order of their names.
+    """Read `folder/<class>/*`, classes in the order of their names; hidden names are passed over.
 
     Args:
         folder: holds one folder a class; all images have the size of the first.
@@ -129,13 +130,13 @@ def read_class_folders(folder: Path) -> Images:
         SnaError: if an image is damaged or of another size.
     """
     opener = require("PIL.Image", "vision")
-    classes = sorted(path for path in folder.iterdir() if path.is_dir())
+    classes = sorted(path for path in _shown(folder) if path.is_dir())
     if not classes:
         raise UsageError(f"{str(folder)!r} has no folder for a class")
     pixels: list[NDArray[np.uint8]] = []
     labels: list[int] = []
     for number, path in enumerate(classes):
-        files = sorted(file for file in path.iterdir() if file.suffix.lower() in SUFFIXES)
+        files = sorted(file for file in _shown(path) if file.suffix.lower() in SUFFIXES)
         if not files:
             raise UsageError(f"class folder {str(path)!r} has no image; remove it or fill it")
         for file in files:
@@ -201,11 +202,18 @@ def read_batch(path: Path) -> tuple[NDArray[np.uint8], list[int]]:
     return pixels.reshape(-1, 3, 32, 32), labels
 
 
+def _shown(folder: Path) -> Iterator[Path]:
+    """What is in a folder and not hidden."""
+    return (path for path in folder.iterdir() if not path.name.startswith("."))
+
+
 def _read_batches(paths: list[Path]) -> Images:
     """Several batches as one set."""
     read = [read_batch(path) for path in paths]
     pixels = torch.from_numpy(np.concatenate([pixels for pixels, _ in read]))
     labels = torch.tensor([label for _, labels in read for label in labels])
+    if not len(labels):
+        raise SnaError(f"{str(paths[0])!r} holds no images")
     return Images(pixels, labels, tuple(map(str, range(10))))
 
 
@@ -217,5 +225,7 @@ def _read_idx_pair(images: Path, labels: Path) -> Images:
             f"{str(images)!r} and {str(labels)!r} don't belong together: "
             f"shapes {pixels.shape} and {classes.shape}"
         )
+    if not pixels.size:
+        raise SnaError(f"{str(images)!r} holds no images: its shape is {pixels.shape}")
     names = tuple(map(str, range(int(classes.max()) + 1)))
     return Images(torch.from_numpy(pixels)[:, None], torch.from_numpy(classes).long(), names)

@@ -21,8 +21,9 @@ from sna_rl.runs.fit_folder import (
     new_run,
     open_run,
 )
-from sna_rl.vision.classify import ClassifyTask, image_splits
+from sna_rl.vision.classify import ClassifyTask
 from sna_rl.vision.counts import n_flops, n_parameters
+from sna_rl.vision.image_data import image_splits, images_to_score, keep_kind
 from sna_rl.vision.images import Images
 from sna_rl.vision.mask import PatchMaskTask
 from sna_rl.vision.model import IterativeModel, class_model, mask_model, sudoku_model, symbol_mask_model
@@ -82,22 +83,31 @@ class Run:
             best: the weights of the best evaluation instead of the last ones.
             device: auto, cpu or cuda.
             data: other data than those it was trained on, or the same loaded already; of one CSV file of
-                boards every board is tested.
+                boards every board is tested, of a folder of images its test images.
             n_halvings: of a step that raises the energy; those of training by default.
 
         Raises:
-            UsageError: if there is no run, its weights are of another model, or it has no energy.
+            UsageError: if there is no run, its weights are of another model, it has no energy, or the data
+                are of another kind than the run's.
             SnaError: if a file is damaged.
         """
         config = VisionConfig.of(open_run(folder))
         if n_halvings is not None:
             config = config.changed({"n_halvings": n_halvings})
+        loaded: Data
         if not isinstance(data, str):
             loaded = data
+        elif data:
+            former, config = config, config.changed({"data": data, "bases": ""})
+            if former.task.is_of_symbols != config.task.is_of_symbols:
+                raise UsageError(
+                    f"{data!r}: a run learns from symbols, an .npz file, or from a folder of images"
+                )
+            loaded = _data_to_score(config, folder)
         elif config.task.task == "sudoku":
-            loaded = boards_to_score(Path(data)) if data else read_splits(folder / BOARDS)
+            loaded = read_splits(folder / BOARDS)
         else:
-            loaded = load_data(config.changed({"data": data}) if data else config)
+            loaded = load_data(config)
         run = cls._of(config, loaded, device)
         load_weights(run.model, folder / (BEST_WEIGHTS if best else WEIGHTS))
         run.model.eval()
@@ -204,6 +214,8 @@ def train(
     path = new_run(folder, config.task.task, config.model.model, config.absolute().plain(), command)
     if isinstance(run.data, Splits):
         write_splits(path / BOARDS, run.data)
+    elif isinstance(run.data[0], Images):
+        keep_kind(path, run.data[0])
     for line in (*lines, f"run folder: {path}"):
         say(line)
     return fit(run.model, run.optimizer(), run.task(), config.fit, path, progress=progress, facts=costs)
@@ -253,9 +265,16 @@ def load_data(config: VisionConfig) -> Data:
     task, seed = config.task, config.fit.seed
     if task.task == "sudoku":
         return make_boards(task, seed)
-    if task.task == "mask" and task.data.endswith(".npz"):
+    if task.is_of_symbols:
         return symbol_splits(task, seed)
     return image_splits(task, seed)
+
+
+def _data_to_score(config: VisionConfig, folder: Path) -> Data:
+    """Other data for the run of a folder."""
+    if config.task.task == "sudoku":
+        return boards_to_score(Path(config.task.data))
+    return load_data(config) if config.task.is_of_symbols else images_to_score(config.task, folder)
 
 
 def _make_model(config: VisionConfig, data: Data) -> IterativeModel:

@@ -82,6 +82,11 @@ class TaskConfig:
         if self.task == "sudoku" and not self.data and not self.n_train:
             raise UsageError("n_train:0 takes all that --data has; to generate boards, n_train is at least 1")
 
+    @property
+    def is_of_symbols(self) -> bool:
+        """Whether images are masked that a tokenizer has read."""
+        return self.task == "mask" and self.data.endswith(".npz")
+
 
 @dataclass(frozen=True)
 class LearnConfig:

@@ -16,9 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sna_rl.errors import SnaError, UsageError
+from sna_rl.runs.atomic import write_json
 from sna_rl.vision.augment import OPERATIONS, augment
-from sna_rl.vision.classify import ClassifyTask, class_accuracies, image_splits
+from sna_rl.vision.classify import ClassifyTask, class_accuracies
 from sna_rl.vision.config import ModelConfig
+from sna_rl.vision.image_data import image_splits, images_to_score, keep_kind
 from sna_rl.vision.images import read_batch, read_class_folders, read_idx, read_images
 from sna_rl.vision.model import class_model
 from sna_rl.vision.settings import TaskConfig, VisionConfig
@@ -112,8 +114,31 @@ def test_damaged_class_folders(image_folder: Path, tmp_path: Path) -> None:
     (folder / "dark" / "large.jpg").write_bytes(content[: len(content) // 2])
     with pytest.raises(SnaError, match=r"large\.jpg' can't be read as an image"):
         read_class_folders(folder)
-    with pytest.raises(UsageError, match="holds no images: no idx files"):
+    with pytest.raises(UsageError, match="holds no train images: no idx files"):
         read_images(tmp_path, "train")
+
+
+def test_hidden_names_are_no_classes_and_no_images(image_folder: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(image_folder / "test", folder)
+    (folder / ".ipynb_checkpoints").mkdir()
+    (folder / "dark" / "._0.png").write_bytes(b"of another file system")
+    found = read_class_folders(folder)
+    assert found.classes == ("dark", "light")
+    assert len(found) == 8
+
+
+def test_a_set_without_images(tmp_path: Path) -> None:
+    (tmp_path / "t10k-images-idx3-ubyte").write_bytes(idx(np.zeros((0, 4, 6))))
+    (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(idx(np.zeros(0)))
+    with pytest.raises(SnaError, match=r"images-idx3-ubyte' holds no images: its shape is \(0, 4, 6\)"):
+        read_images(tmp_path, "test")
+    cifar = tmp_path / "cifar"
+    cifar.mkdir()
+    empty = {b"data": np.zeros((0, 3072), np.uint8), b"labels": []}
+    (cifar / "test_batch").write_bytes(pickle.dumps(empty, protocol=3))
+    with pytest.raises(SnaError, match="test_batch' holds no images"):
+        read_images(cifar, "test")
 
 
 def batch(path: Path, n: int = 4, **changes: Any) -> None:
@@ -159,6 +184,37 @@ def test_splits_are_disjoint_and_bad_sizes_refused(image_folder: Path) -> None:
         image_splits(TaskConfig(task="classify", data=str(image_folder), n_train=21, n_valid=4), seed=0)
     with pytest.raises(UsageError, match="does not exist"):
         image_splits(TaskConfig(task="classify", data="/nowhere"), seed=0)
+    file = image_folder / "test" / "dark" / "0.png"
+    with pytest.raises(UsageError, match=r"0.png' is a file; images are read from a folder"):
+        image_splits(TaskConfig(task="classify", data=str(file)), seed=0)
+
+
+def test_test_images_of_another_kind_are_told_by_what_differs(image_folder: Path, tmp_path: Path) -> None:
+    copy, run = tmp_path / "copy", tmp_path / "run"
+    shutil.copytree(image_folder, copy)
+    run.mkdir()
+    classify, mask = (
+        TaskConfig(task=task, data=str(copy), n_train=0, n_valid=4) for task in ("classify", "mask")
+    )
+    keep_kind(run, image_splits(classify, 0)[0])
+    shutil.rmtree(copy / "train")
+    for task in (classify, mask):
+        sets = images_to_score(task, run)
+        assert [len(each) for each in sets] == [8, 8, 8]
+        with pytest.raises(UsageError, match="copy' holds no train images"):
+            image_splits(task, 0)
+    (copy / "test" / "light").rename(copy / "test" / "lamp")
+    with pytest.raises(UsageError, match="copy': class 'lamp' is among these alone"):
+        images_to_score(classify, run)
+    assert len(images_to_score(mask, run)[2]) == 8
+    shutil.copytree(image_folder / "train", copy / "train")
+    with pytest.raises(UsageError, match="class 'lamp' is among the test images alone"):
+        image_splits(classify, 0)
+    assert len(image_splits(mask, 0)[2]) == 8
+    write_json(run / "images.json", {"shape": [1, 8, 8], "classes": ["dark", "lamp"]})
+    for task in (classify, mask):
+        with pytest.raises(UsageError, match=r"learned from are 1 × 8 × 8 .*these 3 × 8 × 8"):
+            images_to_score(task, run)
 
 
 @pytest.mark.parametrize("how", ["crop", "flip", "auto"])
