@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,8 @@ from sna_rl.errors import UsageError
 
 app = typer.Typer(help="Hyper-SET, a transformer that minimises an energy, beside its baselines.")
 
+FLAGS = {"n_steps": "--n-steps", "n_iterations": "--iterations"}
+"""Settings whose flag has another name."""
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder that train printed.")]
 Task = Annotated[str | None, typer.Option(help="sudoku, classify or mask.")]
 Model = Annotated[
@@ -57,13 +60,11 @@ def train(
         "n_iterations": n_iterations,
         "seed": seed,
     }
-    from sna_rl.config import parse_pairs
     from sna_rl.vision.run import go_on
     from sna_rl.vision.run import train as train_model
-    from sna_rl.vision.settings import VisionConfig, with_none_named
+    from sna_rl.vision.settings import VisionConfig
 
-    changes = {name: value for name, value in given.items() if value is not None}
-    changes |= with_none_named(parse_pairs(hyperparams or []))
+    changes = _changes(given, hyperparams)
     command = flags.command_line()
     if trained is not None:
         result = go_on(trained, changes, command, device=device, progress=progress)
@@ -82,28 +83,35 @@ def evaluate(
         typer.Option(help="Where to read out: 16, or 8,16,32, or 8…64; those of training by default."),
     ] = None,
     data: Annotated[str, typer.Option(help="Other data than those of the run.")] = "",
-    share: Annotated[float, typer.Option(help="Share of each image that is hidden (mask).")] = 0.4,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of decoding (mask).")] = 1,
+    share: Annotated[
+        float | None, typer.Option(help="Share of each image that is hidden (mask); 0.4 by default.")
+    ] = None,
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds of decoding (mask); 1 by default.")
+    ] = None,
     best: Best = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder; by default evaluation/ in the run folder.")
+        Path | None,
+        typer.Option("--output", "-o", help="Folder; by default evaluation/ or evaluation-DATA/ in RUN."),
     ] = None,
     device: flags.Device = "auto",
 ) -> None:
     """Accuracy on the test set after each of some iterations, or fidelity of filled-in images."""
     from sna_rl.vision.evaluation import evaluate_run, parse_iterations
-    from sna_rl.vision.run import Run
 
     wanted = parse_iterations(iterations) if iterations is not None else None
-    opened = Run.open(run, best=best, device=device, data=data)
-    for line in evaluate_run(opened, output or run / "evaluation", wanted, share=share, n_rounds=rounds):
+    for line in evaluate_run(
+        run, wanted, data=data, best=best, share=share, n_rounds=rounds, output=output, device=device
+    ):
         typer.echo(line)
 
 
 @app.command()
 def trace(
     run: RunFolder,
-    n_inputs: Annotated[int, typer.Option("--n-inputs", "-n", min=1, help="Inputs looked at.")] = 64,
+    n_inputs: Annotated[
+        int, typer.Option("--n-inputs", "-n", min=1, help="Inputs looked at, the first of the test set.")
+    ] = 64,
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Iterations; those of training by default.")
     ] = None,
@@ -174,13 +182,11 @@ def ablate(
 ) -> None:
     """Change one part of Hyper-SET at a time, train each variant alike, tabulate; goes on where it ended."""
     given: dict[str, Any] = {"task": task, "data": data, "n_steps": n_steps, "n_iterations": n_iterations}
-    from sna_rl.config import parse_pairs
     from sna_rl.vision.ablation import VARIED, parse_variants
     from sna_rl.vision.ablation import ablate as ablate_model
-    from sna_rl.vision.settings import VisionConfig, with_none_named
+    from sna_rl.vision.settings import VisionConfig
 
-    changes = {name: value for name, value in given.items() if value is not None}
-    config = VisionConfig().changed(changes | with_none_named(parse_pairs(hyperparams or [])))
+    config = VisionConfig().changed(_changes(given, hyperparams))
     variants = parse_variants(vary or VARIED)
     command = flags.command_line()
     for line in ablate_model(
@@ -188,3 +194,20 @@ def ablate(
     ):
         typer.echo(line)
     typer.echo(f"written: {output}/table.csv")
+
+
+def _changes(given: Mapping[str, Any], hyperparams: list[str] | None) -> dict[str, Any]:
+    """Settings that were given by flags of their own and by -params, which may not contradict each other."""
+    from sna_rl.config import parse_pairs
+    from sna_rl.vision.settings import with_none_named
+
+    changes = with_none_named(parse_pairs(hyperparams or []))
+    for name, value in given.items():
+        if value is None:
+            continue
+        if changes.setdefault(name, value) != value:
+            raise UsageError(
+                f"{FLAGS.get(name, '--' + name)} {value} and -params {name}:{changes[name]} contradict each "
+                "other; give one of them"
+            )
+    return changes

@@ -44,6 +44,10 @@ class Boards:
         """Number of givens → how many boards have it."""
         return dict(sorted(Counter((self.puzzles > 0).sum(1).tolist()).items()))
 
+    def histogram(self) -> str:
+        """The same as part of a sentence."""
+        return ", ".join(f"{givens}: {count:,}" for givens, count in self.givens().items())
+
 
 def make_splits(sizes: Sequence[int], n_bases: int, givens: tuple[int, int], seed: int) -> list[Boards]:
     """Boards of several splits, no base puzzle in two of them.

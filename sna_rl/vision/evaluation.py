@@ -13,21 +13,23 @@ from matplotlib.ticker import MaxNLocator
 
 from sna_rl.errors import UsageError
 from sna_rl.runs.atomic import atomic_write
-from sna_rl.runs.fit_config import step_generator
-from sna_rl.vision.classify import centred, class_accuracies, scaled
-from sna_rl.vision.embeddings import from_patches, to_patches
+from sna_rl.runs.fit_folder import open_run
+from sna_rl.separable.checks import check_int
+from sna_rl.vision.classify import class_accuracies
 from sna_rl.vision.images import Images
-from sna_rl.vision.mask import fidelity, hide, patch_size, reconstruct
-from sna_rl.vision.model import IterativeModel
+from sna_rl.vision.mask import TRIAL, fidelity
+from sna_rl.vision.pictures import picture
 from sna_rl.vision.puzzles import is_valid, show
 from sna_rl.vision.run import Run
 from sna_rl.vision.search import Board
+from sna_rl.vision.settings import TaskConfig, VisionConfig
 from sna_rl.vision.settling import until_settled
 from sna_rl.vision.sudoku import accuracies, fill
-from sna_rl.vision.sudoku_data import Splits
+from sna_rl.vision.sudoku_data import Splits, whence
 from sna_rl.vision.symbols import Symbols, symbol_accuracies
 
-PICTURED = 8
+NUMBER = "[0-9]{1,9}"
+MAX_ITERATIONS = 10_000
 UNITS = {"psnr": "decibels", "ssim": "structural similarity"}
 
 
@@ -38,94 +40,69 @@ def parse_iterations(text: str) -> list[int]:
         text: `16`, `8,16,32`, `8…64` or `8..64` (every fourth), `8…64:8`.
 
     Raises:
-        UsageError: if it is none of these, or a number is under 1.
+        UsageError: if it is none of these, or a number is under 1 or over 10,000.
 
     Example:
         >>> parse_iterations("8,4"), parse_iterations("8…16"), parse_iterations("2..6:2")
         ([4, 8], [8, 12, 16], [2, 4, 6])
     """
-    ranged = re.fullmatch(r"(\d+)(?:…|\.\.+|-)(\d+)(?::(\d+))?", text.strip())
+    ranged = re.fullmatch(rf"({NUMBER})(?:…|\.\.+|-)({NUMBER})(?::({NUMBER}))?", text.strip())
+    parts = [part.strip() for part in text.split(",")]
+    found: Sequence[int] = []
     if ranged:
         first, last, step = int(ranged[1]), int(ranged[2]), int(ranged[3] or 4)
-        found = list(range(first, last + 1, max(step, 1)))
-    else:
-        parts = [part.strip() for part in text.split(",")]
-        found = (
-            sorted({int(part) for part in parts if part.isdigit()}) if all(map(str.isdigit, parts)) else []
+        found = range(first, last + 1, max(step, 1))
+    elif all(re.fullmatch(NUMBER, part) for part in parts):
+        found = sorted({int(part) for part in parts})
+    if not found or found[0] < 1 or found[-1] > MAX_ITERATIONS:
+        raise UsageError(
+            f"--iterations takes 16, 8,16,32 or 8…64 with numbers from 1 to {MAX_ITERATIONS:,}, not {text!r}"
         )
-    if not found or found[0] < 1:
-        raise UsageError(f"--iterations takes 16, 8,16,32 or 8…64 with numbers from 1, not {text!r}")
-    return found
+    return list(found)
 
 
 def evaluate_run(
-    run: Run, folder: Path, iterations: Sequence[int] | None, *, share: float = 0.4, n_rounds: int = 1
+    folder: Path,
+    iterations: Sequence[int] | None = None,
+    *,
+    data: str = "",
+    best: bool = False,
+    share: float | None = None,
+    n_rounds: int | None = None,
+    output: Path | None = None,
+    device: str = "auto",
 ) -> list[str]:
-    """Evaluate on the test set, and write `evaluation.csv` with a figure.
+    """Evaluate a trained run on a test set, and write `evaluation.csv` with a figure.
 
     Args:
-        run: a trained run.
-        folder: where to write.
+        folder: the run folder.
         iterations: where it is read out; after those of training by default.
-        share: of each image that is hidden, for masked images.
-        n_rounds: of decoding, for masked images.
+        data: other data than the run's own.
+        best: the weights of the best evaluation instead of the last ones.
+        share: of each image that is hidden, for masked images; 0.4 by default.
+        n_rounds: of decoding, for masked images; 1 by default.
+        output: where to write; in the run folder by default, `evaluation` for its own data and last weights,
+            else `evaluation-<name of the data>-best`.
+        device: auto, cpu or cuda.
 
     Returns:
         Lines for the user.
 
     Raises:
-        UsageError: if the share is not over 0 and under 1, or the model can't do so many iterations.
+        UsageError: if there is no run, share or rounds don't belong to its task or are out of their range, or
+            the model can't do so many iterations.
+        SnaError: if a file is damaged.
     """
-    wanted = list(iterations or [run.config.model.n_iterations])
+    _check_asked(VisionConfig.of(open_run(folder)).task, share, n_rounds)
+    run = Run.open(folder, best=best, device=device, data=data)
+    name = "evaluation" + (f"-{Path(data).resolve().stem}" if data else "") + ("-best" if best else "")
+    lines = _curve(run, output or folder / name, iterations, TRIAL if share is None else share, n_rounds or 1)
+    source = f"from {data!r}" if data else f"of the run's test set ({whence(run.config.task)})"
+    what = "images"
     if isinstance(run.data, Splits):
-        found = accuracies(run.model, run.data.test, wanted)
-        rows = [{"iteration": each.iteration, "boards": each.boards, "cells": each.cells} for each in found]
-        by_givens = ", ".join(f"{givens}: {count}" for givens, count in run.data.test.givens().items())
-        lines = [f"{len(run.data.test):,} boards of our own making or of --data, by givens {by_givens}"]
-        return lines + _write(folder, rows, run.config.model.n_iterations)
-    held_out = run.data[-1]
-    if isinstance(held_out, Symbols):
-        found_symbols = symbol_accuracies(run.model, held_out, wanted, share, n_rounds=n_rounds)
-        rows = [{"iteration": n, "accuracy": accuracy} for n, accuracy in found_symbols.items()]
-        return _write(folder, rows, run.config.model.n_iterations)
-    if run.config.task.task == "classify":
-        found_classes = class_accuracies(run.model, held_out, wanted)
-        rows = [{"iteration": n, "accuracy": accuracy} for n, accuracy in found_classes.items()]
-        return _write(folder, rows, run.config.model.n_iterations)
-    rows = [
-        {"iteration": n, **fidelity(run.model, held_out, share, n_rounds=n_rounds, n_iterations=n)}
-        for n in wanted
-    ]
-    lines = _write(folder, rows, run.config.model.n_iterations)
-    picture(run.model, held_out, share, folder / "filled.png", n_rounds)
-    return [*lines, f"picture: {folder / 'filled.png'} (image, what was seen, what was filled in)"]
-
-
-def picture(model: IterativeModel, images: Images, share: float, path: Path, n_rounds: int = 1) -> None:
-    """Draw images, what was left of them, and what the model made of it, one below the other.
-
-    Args:
-        model: trained, in evaluation mode.
-        images: the first eight are drawn.
-        share: of each that is hidden.
-        path: a png file.
-        n_rounds: of decoding.
-    """
-    device = next(model.parameters()).device
-    whole = centred(scaled(images.pixels[:PICTURED])).to(device)
-    n_places = model.embed.get_buffer("places").shape[0]
-    hidden = hide(len(whole), n_places, (share, share), step_generator(0, 0)).to(device)
-    size = patch_size(model)
-    seen = from_patches(to_patches(whole, size).masked_fill(hidden.unsqueeze(-1), 0.0), size, images.shape)
-    filled = reconstruct(model, whole, hidden, n_rounds)
-    figure = Figure(figsize=(len(whole), 3), dpi=120)
-    for row, pixels in enumerate((whole, seen, filled)):
-        for column, image in enumerate((pixels / 2.0 + 0.5).clamp(0.0, 1.0).cpu()):
-            axes = figure.add_axes((column / len(whole), (2 - row) / 3, 0.98 / len(whole), 0.98 / 3))
-            axes.imshow(image.movedim(0, -1).squeeze(-1).numpy(), cmap="gray", vmin=0.0, vmax=1.0)
-            axes.set_axis_off()
-    with atomic_write(path) as file:
-        figure.savefig(file, format="png")
+        what = "boards"
+        source += f", by givens {run.data.test.histogram()}"
+    return [f"{'best' if best else 'last'} weights; {len(run.data[-1]):,} {what} {source}", *lines]
 
 
 def solve_puzzle(run: Run, board: Board, solution: Board, n_iterations: int | None) -> list[str]:
@@ -149,6 +126,46 @@ def solve_puzzle(run: Run, board: Board, solution: Board, n_iterations: int | No
         f"not valid: {wrong} of {board.count(0)} empty cells are filled wrongly"
     )  # fmt: skip
     return [show(grid), f"after {settled.n_iterations} iterations", verdict]
+
+
+def _check_asked(task: TaskConfig, share: float | None, n_rounds: int | None) -> None:
+    """See that what is asked about masks is asked of masked images, before they are read."""
+    if task.task != "mask" and not (share is None and n_rounds is None):
+        raise UsageError(f"--share and --rounds are about masked images; the run was trained on {task.task}")
+    if n_rounds is not None:
+        check_int("rounds", n_rounds, 1)
+    if share is not None and not 0.0 < share < 1.0:
+        raise UsageError(f"the hidden share must be over 0 and under 1, not {share:g}")
+
+
+def _curve(
+    run: Run, folder: Path, iterations: Sequence[int] | None, share: float, n_rounds: int
+) -> list[str]:
+    """What is right after each of the iterations, written down and as lines."""
+    wanted, trained = list(iterations or [run.config.model.n_iterations]), run.config.model.n_iterations
+    if isinstance(run.data, Splits):
+        found = accuracies(run.model, run.data.test, wanted)
+        return _write(
+            folder,
+            [{"iteration": n, "boards": boards, "cells": cells} for n, boards, cells in found],
+            trained,
+        )
+    held_out = run.data[-1]
+    if isinstance(held_out, Images) and run.config.task.task == "mask":
+        rows = [
+            {"iteration": n, **fidelity(run.model, held_out, share, n_rounds=n_rounds, n_iterations=n)}
+            for n in wanted
+        ]
+        lines = _write(folder, rows, trained)
+        path = folder / "filled.png"
+        picture(run.model, held_out, path, share=share, n_rounds=n_rounds, n_iterations=wanted[-1])
+        return [*lines, f"picture: {path} (image, what was seen, what {wanted[-1]} iterations filled in)"]
+    found_right = (
+        symbol_accuracies(run.model, held_out, wanted, share, n_rounds=n_rounds)
+        if isinstance(held_out, Symbols)
+        else class_accuracies(run.model, held_out, wanted)
+    )
+    return _write(folder, [{"iteration": n, "accuracy": right} for n, right in found_right.items()], trained)
 
 
 def _write(folder: Path, rows: Sequence[Mapping[str, int | float]], trained: int) -> list[str]:

@@ -29,7 +29,14 @@ from sna_rl.vision.mask import PatchMaskTask
 from sna_rl.vision.model import IterativeModel, class_model, mask_model, sudoku_model, symbol_mask_model
 from sna_rl.vision.settings import VisionConfig
 from sna_rl.vision.sudoku import SudokuTask
-from sna_rl.vision.sudoku_data import Splits, boards_to_score, make_boards, read_splits, write_splits
+from sna_rl.vision.sudoku_data import (
+    Splits,
+    boards_to_score,
+    make_boards,
+    read_splits,
+    whence,
+    write_splits,
+)
 from sna_rl.vision.symbols import SymbolMaskTask, Symbols, symbol_splits
 
 BOARDS = "boards"
@@ -158,9 +165,9 @@ class Run:
             f"over {config.model.n_iterations} iterations",
         ]
         if isinstance(self.data, Splits):
+            lines.append(f"boards: {whence(config.task)}")
             for name, boards in self.data._asdict().items():
-                counts = ", ".join(f"{givens}: {n}" for givens, n in boards.givens().items())
-                lines.append(f"{name}: {len(boards):,} boards, by givens {counts}")
+                lines.append(f"{name}: {len(boards):,} boards, by givens {boards.histogram()}")
         else:
             names = ("train", "valid", "test")
             sets: tuple[Images | Symbols, ...] = self.data

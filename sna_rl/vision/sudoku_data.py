@@ -46,6 +46,22 @@ def make_boards(task: TaskConfig, seed: int) -> Splits:
     return read_splits(path, checked=True) if path.is_dir() else _shared_out(task, seed)
 
 
+def whence(task: TaskConfig) -> str:
+    """Where a run's boards or images come from, as part of a sentence.
+
+    Args:
+        task: its data.
+
+    Example:
+        >>> whence(TaskConfig())
+        'our own, generated, no published set'
+    """
+    if task.data:
+        return f"from {task.data!r}"
+    bases = f" from the bases in {task.bases!r}" if task.bases else ""
+    return f"our own, generated{bases}, no published set"
+
+
 def boards_to_score(path: Path) -> Splits:
     """Boards that a trained model is asked, whatever it was trained on.
 

@@ -22,6 +22,8 @@ from sna_rl.vision.counts import n_flops, n_parameters
 from sna_rl.vision.evaluation import parse_iterations
 from sna_rl.vision.run import Run
 from sna_rl.vision.settings import VisionConfig, with_none_named
+from sna_rl.vision.sudoku import right_cells
+from sna_rl.vision.sudoku_data import Splits
 from tests.vision.conftest import BOARDS, TINY
 
 PUZZLE = "530070000600195000098000060800060003400803001700020006060000280000419005000080079"
@@ -124,17 +126,83 @@ def test_evaluate_prints_the_curve_beyond_training(
 ) -> None:
     assert main(["vision", "evaluate", str(sudoku_run), "--iterations", "2…6:2", "-o", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "6 boards of our own making or of --data, by givens 60: 6"
+    assert lines[0] == (
+        "last weights; 6 boards of the run's test set (our own, generated, no published set), by givens 60: 6"
+    )
     assert [line.split()[1] for line in lines[1:4]] == ["2", "4", "6"]
     assert (tmp_path / "evaluation.csv").read_text().splitlines()[0] == "iteration,boards,cells"
     assert (tmp_path / "evaluation.png").exists()
 
 
-def test_every_board_of_one_file_is_scored(sudoku_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    boards = sudoku_run / "boards" / "train.csv"
+def test_every_board_of_one_file_is_scored_in_a_folder_of_its_own(
+    sudoku_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(sudoku_run, run, ignore=shutil.ignore_patterns("evaluation"))
+    boards = run / "boards" / "train.csv"
     n_boards = len(boards.read_text().splitlines())
-    assert main(["vision", "evaluate", str(sudoku_run), "--data", str(boards)]) == 0
-    assert capsys.readouterr().out.startswith(f"{n_boards} boards ")
+    assert main(["vision", "evaluate", str(run)]) == 0
+    own = (run / "evaluation" / "evaluation.csv").read_text()
+    capsys.readouterr()
+    for best in ([], ["--best"]):
+        assert main(["vision", "evaluate", str(run), "--data", str(boards), *best]) == 0
+        first = capsys.readouterr().out.splitlines()[0]
+        weights = "best" if best else "last"
+        assert first == f"{weights} weights; {n_boards} boards from {str(boards)!r}, by givens 60: {n_boards}"
+    assert main(["vision", "evaluate", str(run), "--best"]) == 0
+    folders = {path.name for path in run.glob("evaluation*") if path.is_dir()}
+    assert folders == {"evaluation", "evaluation-best", "evaluation-train", "evaluation-train-best"}
+    assert (run / "evaluation" / "evaluation.csv").read_text() == own
+
+
+def test_share_and_rounds_are_about_masks(
+    sudoku_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (["--share", "0.3"], ["--rounds", "1"]):
+        error = fails(["evaluate", str(sudoku_run), *words], capsys)
+        assert error.endswith("--share and --rounds are about masked images; the run was trained on sudoku")
+    run = tmp_path / "run"
+    run.mkdir()
+    config = run / "config.yml"
+    config.write_text("task: mask\ndata: nowhere\n")
+    assert "hidden share must be over 0" in fails(["evaluate", str(run), "--share", "1"], capsys)
+
+
+def test_train_says_where_boards_come_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["vision", "train", "-n", "1", "--iterations", "1", "--seed", "0", "--no-progress"]
+    assert main([*words, "-f", str(tmp_path), "-params", *TINY, *BOARDS]) == 0
+    assert "boards: our own, generated, no published set" in capsys.readouterr().out.splitlines()
+
+
+@pytest.mark.parametrize("verb", ["train", "ablate"])
+def test_a_flag_and_params_may_not_contradict_each_other(
+    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [verb, "--iterations", "2", "-n", "1", "-f", str(tmp_path / "logs")]
+    assert fails([*words, "-params", "n_iterations:4"], capsys).endswith(
+        "--iterations 2 and -params n_iterations:4 contradict each other; give one of them"
+    )
+    assert "--n-steps 1 and -params n_steps:3" in fails([*words, "-params", "n_steps:3"], capsys)
+    assert "--task mask and -params task:sudoku" in fails(
+        [*words, "--task", "mask", "-params", "task:sudoku"], capsys
+    )
+    assert "needs images" in fails([*words, "--task", "mask", "-params", "task:mask"], capsys)
+    assert not (tmp_path / "logs").exists()
+
+
+def test_solve_prints_the_grid_that_evaluate_scores(
+    sudoku_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Run.open(sudoku_run)
+    assert isinstance(run.data, Splits)
+    board = run.data.test.puzzles[0].tolist()
+    right = right_cells(run.model, run.data.test, [3])[3][0]
+    empty = sum(digit == 0 for digit in board)
+    n_wrong = int((~right).sum())
+    assert main(["vision", "solve", "".join(map(str, board)), "--run", str(sudoku_run)]) == 0
+    *_, count, verdict = capsys.readouterr().out.splitlines()
+    assert count == "after 3 iterations"
+    assert verdict == f"not valid: {n_wrong} of {empty} empty cells are filled wrongly"
 
 
 def test_solve_prints_the_grid_and_whether_it_is_valid(
@@ -183,7 +251,19 @@ def test_classify_and_mask_from_a_folder(
         run = tmp_path / task / model / "seed-0"
         assert main(["vision", "evaluate", str(run)]) == 0
         assert (run / "evaluation" / "evaluation.csv").exists()
-    assert (run / "evaluation" / "filled.png").stat().st_size > 1_000
+    picture = run / "evaluation" / "filled.png"
+    assert picture.stat().st_size > 1_000
+    before = picture.read_bytes()
+    capsys.readouterr()
+    assert main(["vision", "evaluate", str(run), "--iterations", "2,40"]) == 0
+    assert "filled.png (image, what was seen, what 40 iterations filled in)" in capsys.readouterr().out
+    assert picture.read_bytes() != before
+    shutil.copytree(image_folder / "test", tmp_path / "other" / "test")
+    for task, model in (("classify", "transformer"), ("mask", "hyper-set")):
+        words = ["vision", "evaluate", str(tmp_path / task / model / "seed-0")]
+        assert main([*words, "--data", str(tmp_path / "other")]) == 0
+        first = capsys.readouterr().out.splitlines()[0]
+        assert first == f"last weights; 8 images from {str(tmp_path / 'other')!r}"
     assert main(["vision", "trace", str(run), "-n", "2"]) == 0
     capsys.readouterr()
     for share in ("0", "1"):
@@ -252,12 +332,15 @@ def test_deltas_can_t_go_beyond_training(tmp_path: Path, capsys: pytest.CaptureF
     assert "low-rank deltas for 3 iterations, so it can't do 4" in error
 
 
-@pytest.mark.parametrize("text", ["", "0", "a", "9…4", "4,0", "-3"])
+@pytest.mark.parametrize(
+    "text", ["", "0", "a", "9…4", "4,0", "-3", "²", "4,²", "8…²", "10001", "8…999999999:1", "9" * 5_000]
+)
 def test_iterations_that_are_none(text: str, sudoku_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "--iterations takes 16, 8,16,32 or 8…64" in fails(
         ["evaluate", str(sudoku_run), f"--iterations={text}"], capsys
     )
     assert parse_iterations("8-16") == [8, 12, 16]
+    assert parse_iterations("10000") == [10_000]
 
 
 def test_help_loads_no_torch() -> None:

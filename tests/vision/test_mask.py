@@ -205,7 +205,7 @@ def test_a_model_of_symbols_keeps_their_number_and_scores_a_file_that_lacks_the_
     for name in ("all", "fewer"):
         words = ["vision", "evaluate", str(run), "--data", str(tmp_path / f"{name}.npz"), "--rounds", "3"]
         assert main(words) == 0
-    with (run / "evaluation" / "evaluation.csv").open() as file:
+    with (run / "evaluation-fewer" / "evaluation.csv").open() as file:
         (row,) = csv.DictReader(file)
     opened = Run.open(run, data=str(tmp_path / "fewer.npz"))
     test = opened.data[-1]
