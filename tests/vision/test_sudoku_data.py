@@ -134,9 +134,11 @@ def test_a_users_puzzle_with_two_solutions_is_refused_and_a_runs_own_is_not_chec
     path.write_text(f"{PUZZLE},{GRID}\n{TWO},{GRID}\n")
     assert len(read_boards(path)) == 2
     task = TaskConfig(data=str(path), n_valid=1, n_test=1)
-    for read in (lambda: make_boards(task, 0), lambda: boards_to_score(path)):
-        with pytest.raises(UsageError, match=r"two.csv', line 2: this Sudoku has more than one solution"):
-            read()
+    message = r"two.csv', line 2: this Sudoku has more than one solution"
+    with pytest.raises(UsageError, match=message):
+        make_boards(task, 0)
+    with pytest.raises(UsageError, match=message):
+        boards_to_score(path)
     boards = read_boards(path)
     folder = tmp_path / "boards"
     write_splits(folder, Splits(boards, boards, boards))
