@@ -76,7 +76,8 @@ def compare(data: str, logs: Path, output: Path, seeds: Sequence[int]) -> None:
         images = load_data(config_of("crate", RATES[0], seed, data))
         for model in WIDTHS:
             if table.find(model=model, seed=seed) is None:
-                rate = float(best(trials, model, "accuracy", len(RATES))["learning_rate"])
+                tried = [row for row in trials if row["model"] == model]
+                rate = float(best(tried, "accuracy", len(RATES))["learning_rate"])
                 config = config_of(model, rate, seed, data)
                 run = run_of(config, logs, images)
                 right = scores(run)["accuracy"]

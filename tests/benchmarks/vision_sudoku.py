@@ -1,5 +1,8 @@
 """Recurrent transformer against Hyper-SET on the same Sudoku boards, at equal epochs, board by board.
 
+Hyper-SET comes in two forms: as published, and descending, its steps positive and its gradient that of the
+normalised energy. The second was added when the first was done, after tries with the selecting seed.
+
     python tests/benchmarks/vision_sudoku.py --select   # heads, learning rate: seed 100, validation boards
     python tests/benchmarks/vision_sudoku.py            # seeds 0 to 2, test boards
 
@@ -30,7 +33,11 @@ from sna_rl.vision.sudoku import accuracies, right_cells
 from sna_rl.vision.sudoku_data import Splits, make_boards, read_splits, write_splits
 
 FOLDER = Path(__file__).parents[2] / "results" / "vision" / "sudoku_pair"
-MODELS = ("transformer", "hyper-set")
+ARMS: dict[str, dict[str, Any]] = {
+    "transformer": {"model": "transformer"},
+    "hyper-set": {"model": "hyper-set"},
+    "descending": {"model": "hyper-set", "positive_steps": True, "step_size": 0.5, "jacobian": "exact"},
+}
 SELECTING_SEED, BOARDS_SEED = 100, 0
 TRIALS = ((4, 5e-4), (4, 1e-3), (4, 2e-3), (4, 4e-3), (2, 1e-3), (2, 2e-3))
 """Heads and learning rate. Hyper-SET's heads hold a token's place and its digit in the same few numbers."""
@@ -56,52 +63,51 @@ def boards_of(logs: Path) -> Splits:
 
 
 def select(logs: Path, output: Path) -> None:
-    """Validation accuracy of each model in each trial."""
-    table = Rows(output / "selection.csv", ["model", "n_heads", "learning_rate"])
-    for model in MODELS:
+    """Validation accuracy of each arm in each trial."""
+    table = Rows(output / "selection.csv", ["arm", "n_heads", "learning_rate"])
+    for arm, form in ARMS.items():
         for n_heads, rate in TRIALS:
-            tried = {"model": model, "n_heads": n_heads, "learning_rate": rate}
-            if table.find(**tried) is not None:
+            tried = {"n_heads": n_heads, "learning_rate": rate}
+            if table.find(arm=arm, **tried) is not None:
                 continue
             fixed = {"n_steps": SELECTING_STEPS, "eval_freq": 0, "seed": SELECTING_SEED}
-            config = VisionConfig().changed(COMMON | fixed | tried)
-            folder = logs / f"heads-{n_heads}-rate-{rate:g}"
+            config = VisionConfig().changed(COMMON | form | fixed | tried)
+            folder = logs / arm / f"heads-{n_heads}-rate-{rate:g}"
             run = trained(config, folder, "", data=boards_of(logs), progress=True)
             assert isinstance(run.data, Splits)
             (last,) = accuracies(run.model, run.data.valid, [config.model.n_iterations])
             seconds = round(cpu_seconds(run_folder(config, folder)), 1)
             numbers = {"boards": f"{last.boards:.4f}", "cells": f"{last.cells:.4f}", "cpu_seconds": seconds}
-            table.add({**tried, **numbers})
+            table.add({"arm": arm, **tried, **numbers})
             print(table.rows[-1], flush=True)
 
 
-def best(rows: Sequence[dict[str, str]], model: str, measure: str, n_trials: int) -> dict[str, str]:
-    """The row of a model's highest validation score, once all trials are there."""
-    tried = [row for row in rows if row["model"] == model]
+def best(tried: Sequence[dict[str, str]], measure: str, n_trials: int) -> dict[str, str]:
+    """The row of the highest validation score, once all trials are there."""
     if len(tried) < n_trials:
-        raise SystemExit(f"{model} has not been tried in full: run --select first")
+        raise SystemExit("not every model has been tried in full: run --select first")
     return max(tried, key=lambda row: float(row[measure]))
 
 
 def compare(logs: Path, output: Path, seeds: list[int]) -> None:
     """Train and read what is missing."""
     keep_settings(output / "settings.yml", COMMON)
-    trials = Rows(output / "selection.csv", ["model", "n_heads", "learning_rate"]).rows
-    table = Rows(output / "readings.csv", ["model", "seed", "iteration"])
+    trials = Rows(output / "selection.csv", ["arm", "n_heads", "learning_rate"]).rows
+    table = Rows(output / "readings.csv", ["arm", "seed", "iteration"])
     for seed in seeds:
-        for model in MODELS:
-            chosen = best(trials, model, "cells", len(TRIALS))
+        for arm, form in ARMS.items():
+            chosen = best([row for row in trials if row["arm"] == arm], "cells", len(TRIALS))
             own = {"n_heads": int(chosen["n_heads"]), "learning_rate": float(chosen["learning_rate"])}
-            config = VisionConfig().changed(COMMON | own | {"model": model, "seed": seed})
+            config = VisionConfig().changed(COMMON | form | own | {"seed": seed})
             first = config.model.n_iterations
             wanted = range(first, 2 * first + 1, 2)
-            if all(table.find(model=model, seed=seed, iteration=n) for n in wanted):
+            if all(table.find(arm=arm, seed=seed, iteration=n) for n in wanted):
                 continue
-            run = trained(config, logs, "", data=boards_of(logs), progress=True)
-            seconds = round(cpu_seconds(run_folder(config, logs)), 1)
+            run = trained(config, logs / arm, "", data=boards_of(logs), progress=True)
+            seconds = round(cpu_seconds(run_folder(config, logs / arm)), 1)
             for row in readings(run, wanted):
-                if table.find(model=model, seed=seed, **row) is None:
-                    table.add({"model": model, "seed": seed, **row, "cpu_seconds": seconds})
+                if table.find(arm=arm, seed=seed, **row) is None:
+                    table.add({"arm": arm, "seed": seed, **row, "cpu_seconds": seconds})
             print("\n".join(verdict(table.rows, first, COMMON["n_test"])), flush=True)
 
 
@@ -133,26 +139,27 @@ def verdict(rows: Sequence[dict[str, str]], first: int, n_boards: int) -> list[s
         n_boards: boards of the test set.
     """
     lines, marks = [], {}
-    for model in MODELS:
-        own = [row for row in rows if row["model"] == model]
+    for arm in ARMS:
+        own = [row for row in rows if row["arm"] == arm]
         if own:
-            lines.append(f"{model}: {curve(own, first)}")
+            lines.append(f"{arm}: {curve(own, first)}")
         at_first = [row for row in own if row["iteration"] == str(first)]
-        marks[model] = {row["seed"]: unpacked(row["solved"], n_boards) for row in at_first}
+        marks[arm] = {row["seed"]: unpacked(row["solved"], n_boards) for row in at_first}
     lines.append(OTHER_DATA)
-    transformer, hyper_set = (marks[model] for model in MODELS)
-    seeds = sorted(transformer.keys() & hyper_set.keys())
-    if not seeds:
-        return [*lines, "no comparison: no seed is finished by both models"]
-    if np.mean([transformer[seed] for seed in seeds]) <= COUNTS_FROM:
-        return [*lines, f"no comparison: the transformer solves no more than {COUNTS_FROM:.0%} of the boards"]
-    found = interval(100 * np.mean([hyper_set[seed] - transformer[seed] for seed in seeds], axis=0))
-    return [
-        *lines,
-        f"hyper-set − transformer at {first} iterations, seeds {', '.join(seeds)}, "
-        f"the same {n_boards:,} boards: "
-        f"{found.mean:+.1f} points [{found.low:+.1f}, {found.high:+.1f}]",
-    ]
+    transformer = marks.pop("transformer")
+    for arm, own_marks in marks.items():
+        seeds = sorted(transformer.keys() & own_marks.keys())
+        if not seeds:
+            lines.append(f"{arm}: no comparison, no seed is finished by both")
+        elif np.mean([transformer[seed] for seed in seeds]) <= COUNTS_FROM:
+            lines.append(f"{arm}: no comparison, the transformer solves no more than {COUNTS_FROM:.0%}")
+        else:
+            found = interval(100 * np.mean([own_marks[seed] - transformer[seed] for seed in seeds], axis=0))
+            lines.append(
+                f"{arm} − transformer at {first} iterations, seeds {', '.join(seeds)}, the same "
+                f"{n_boards:,} boards: {found.mean:+.1f} points [{found.low:+.1f}, {found.high:+.1f}]"
+            )
+    return lines
 
 
 def curve(rows: Sequence[dict[str, str]], first: int) -> str:

@@ -37,6 +37,6 @@ def test_the_best_rate_is_that_of_the_validation_images() -> None:
         {"model": "crate", "learning_rate": str(rate), "accuracy": str(accuracy)}
         for rate, accuracy in zip(RATES, (0.3, 0.5, 0.4), strict=True)
     ]
-    assert best(tried, "crate", "accuracy", 3)["learning_rate"] == str(RATES[1])
+    assert best(tried, "accuracy", 3)["learning_rate"] == str(RATES[1])
     with pytest.raises(SystemExit, match="run --select first"):
-        best(tried[:2], "crate", "accuracy", 3)
+        best(tried[:2], "accuracy", 3)
