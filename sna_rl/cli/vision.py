@@ -170,7 +170,7 @@ def ablate(
         typer.Option(
             metavar="K:V,V…",
             help="A setting and the values tried in its place, again and again; by default attention, "
-            "feed-forward, steps and low-rank deltas.",
+            "feed-forward, steps, Jacobian and low-rank deltas.",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Seeds of every variant, from 0.")] = 2,

@@ -23,6 +23,8 @@ VARIED = (
     "attention:sigmoid,linear,relu",
     "feed:softmax,gated",
     "steps:iteration,current,fixed",
+    "positive_steps:true",
+    "jacobian:exact",
     "lora_rank:2,8",
 )
 """What is changed where nothing else is asked for."""
