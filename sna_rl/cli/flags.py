@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sna_rl.errors import UsageError
+
 if TYPE_CHECKING:
     from sna_rl.training.loading import Source
 
@@ -45,12 +47,38 @@ Seed = Annotated[int, typer.Option("--seed", min=0, max=MAX_SEED, help="Seed of 
 Trust = Annotated[
     bool, typer.Option("--trust", help="Unpickle a zip from elsewhere, whatever code it holds.")
 ]
+RENAMED = {"n_iterations": "--iterations", "trunk": "--model"}
+"""Settings whose flag has another name."""
 Device = Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")]
 
 
 def command_line() -> str:
     """The command line of this process, as a shell takes it."""
     return shlex.join(["sna-rl", *sys.argv[1:]])
+
+
+def changed_settings(params: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a supervised run from `-params` and from flags of their own.
+
+    Args:
+        params: setting → value, of `-params`.
+        given: setting → value of its flag, None where that was left away.
+
+    Raises:
+        UsageError: if a setting is given both ways, with different values.
+
+    Example:
+        >>> changed_settings({"width": 64}, {"seed": 1, "n_steps": None})
+        {'width': 64, 'seed': 1}
+    """
+    changes = dict(params)
+    for name, value in given.items():
+        if value is not None and changes.setdefault(name, value) != value:
+            flag = RENAMED.get(name, f"--{name.replace('_', '-')}")
+            raise UsageError(
+                f"{flag} {value} and -params {name}:{changes[name]} contradict each other; give one of them"
+            )
+    return changes
 
 
 def source(given: Mapping[str, Any]) -> Source:

@@ -191,11 +191,11 @@ def dynamics(
         typer.echo(f"saved in {where}")
 
 
-def _changes(params: list[str] | None, **flags: Any) -> dict[str, Any]:
-    """Settings that were given, the flags' over `-params`."""
+def _changes(params: list[str] | None, **given: Any) -> dict[str, Any]:
+    """Settings that were given by flags of their own and by -params."""
     from sna_rl.config import parse_pairs
 
-    return parse_pairs(params or []) | {name: value for name, value in flags.items() if value is not None}
+    return flags.changed_settings(parse_pairs(params or []), given)
 
 
 def _numbers(numbers: Any) -> str:

@@ -13,8 +13,6 @@ from sna_rl.errors import UsageError
 
 app = typer.Typer(help="Hyper-SET, a transformer that minimises an energy, beside its baselines.")
 
-FLAGS = {"n_steps": "--n-steps", "n_iterations": "--iterations"}
-"""Settings whose flag has another name."""
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The run folder that train printed.")]
 Task = Annotated[str | None, typer.Option(help="sudoku, classify or mask.")]
 Model = Annotated[
@@ -197,17 +195,8 @@ def ablate(
 
 
 def _changes(given: Mapping[str, Any], hyperparams: list[str] | None) -> dict[str, Any]:
-    """Settings that were given by flags of their own and by -params, which may not contradict each other."""
+    """Settings that were given by flags of their own and by -params."""
     from sna_rl.config import parse_pairs
     from sna_rl.vision.settings import with_none_named
 
-    changes = with_none_named(parse_pairs(hyperparams or []))
-    for name, value in given.items():
-        if value is None:
-            continue
-        if changes.setdefault(name, value) != value:
-            raise UsageError(
-                f"{FLAGS.get(name, '--' + name)} {value} and -params {name}:{changes[name]} contradict each "
-                "other; give one of them"
-            )
-    return changes
+    return flags.changed_settings(with_none_named(parse_pairs(hyperparams or [])), given)

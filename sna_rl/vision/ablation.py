@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields
+from functools import lru_cache
 from pathlib import Path
 from statistics import fmean
 
@@ -96,19 +97,21 @@ def ablate(
     changed = {name: value for name, value in plain.items() if name != "seed" and value != default[name]}
     table = Rows(output / "table.csv", ["variant", "seed"])
     missing = [(seed, name) for seed in seeds for name in configs if not table.find(variant=name, seed=seed)]
-    data: dict[int, Data] = {}
+
+    @lru_cache(maxsize=1)
+    def load(seed: int) -> Data:
+        """What all variants of a seed learn from."""
+        return load_data(config.changed({"seed": seed}))
+
     for seed, _ in missing[:1]:
-        data = {seed: load_data(config.changed({"seed": seed}))}
         for variant in configs.values():
-            Run.new(variant.changed({"seed": seed}), device, data[seed]).task()
+            Run.new(variant.changed({"seed": seed}), device, load(seed)).task()
     keep_settings(output / "settings.yml", changed)
     write_json(output / "versions.json", versions())
     for seed, name in missing:
         seeded = configs[name].changed({"seed": seed})
-        if seed not in data:
-            data = {seed: load_data(seeded)}
         folder = logs / name.replace(":", "-").replace(" ", "-")
-        run = trained(seeded, folder, command, device=device, data=data[seed])
+        run = trained(seeded, folder, command, device=device, data=load(seed))
         row: dict[str, object] = {
             "variant": name,
             "seed": seed,
