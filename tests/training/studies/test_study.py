@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import pytest
 
+from sna_rl.agents import SNASACPolicy
 from sna_rl.config import write_yaml
 from sna_rl.errors import UsageError
 from sna_rl.training.studies.study import Study, find_study
@@ -133,6 +135,17 @@ def test_packaged_studies_are_valid() -> None:
     ranks = Study.read(folder / "rank_halfcheetah.yml").configs()
     assert len(ranks) == 8
     assert ranks["sac-mlp-plain"]["HalfCheetah-v5"].policy_kwargs["max_grad_norm"] is None
+
+
+def test_small_and_large_critics_of_the_packaged_study_are_of_equal_size() -> None:
+    env = gymnasium.make("HalfCheetah-v5")
+    study = Study.read(find_study("small_halfcheetah"))
+    for arm, found in study.configs().items():
+        config = found["HalfCheetah-v5"]
+        kwargs = {**config.policy_kwargs, "critic": config.critic, "rank": config.rank}
+        policy = SNASACPolicy(env.observation_space, env.action_space, lambda _: 3e-4, **kwargs)
+        one = sum(parameter.numel() for parameter in policy.critic.parameters()) / 2
+        assert one == pytest.approx(64_800 if arm.endswith("-64k") else 4_291, rel=0.01), arm
 
 
 @pytest.mark.parametrize(
