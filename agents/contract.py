@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.policies import BaseModel
+from stable_baselines3.common.policies import BaseModel, ContinuousCritic
 from stable_baselines3.common.preprocessing import get_action_dim, get_obs_shape
 from stable_baselines3.common.type_aliases import PyTorchObs
 from stable_baselines3.dqn.policies import DQNPolicy
@@ -18,6 +18,7 @@ from stable_baselines3.td3.policies import TD3Policy
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from sna_rl.agents.value_table import critic_features, first_q_values, q_values
 from sna_rl.errors import UsageError
 
 _BATCH = 3
@@ -49,6 +50,7 @@ def check_actor_critic(policy: SACPolicy | TD3Policy) -> None:
                 "define q1_forward(obs, actions) -> (batch, 1), the first critic's values"
             )
         first = critic.q1_forward(observations, actions)
+        _check_features(name, critic, observations, actions, values)
     if first.shape != values[0].shape or not torch.allclose(first, values[0], rtol=1e-4, atol=1e-5):
         raise UsageError(f"{name}.q1_forward must return the first of forward's values, shape (batch, 1)")
     shared = (
@@ -134,6 +136,24 @@ def _check_values(name: str, values: object, n_critics: int) -> None:
             f"{name} must return a tuple of {n_critics} tensors of shape (batch, 1), one a critic, "
             f"not {_describe(values)}"
         )
+
+
+def _check_features(
+    name: str, critic: ContinuousCritic, observations: PyTorchObs, actions: Tensor, values: tuple[Tensor, ...]
+) -> None:
+    """That what updates and value tables read of features is what `forward` says of observations."""
+    remedy = (
+        "give it q_values(features, actions) -> (critics, batch), every head's values of its features, which "
+        "updates and value tables read"
+    )
+    if not hasattr(critic, "q_values") and not hasattr(critic, "q_networks"):
+        raise UsageError(f"{name} has neither q_networks nor q_values; {remedy}")
+    features = critic_features(critic, observations)
+    given = torch.stack(values).squeeze(-1)
+    for read, wanted in ((q_values, given), (first_q_values, given[0])):
+        found = read(critic, features, actions)
+        if found.shape != wanted.shape or not torch.allclose(found, wanted, rtol=1e-4, atol=1e-5):
+            raise UsageError(f"{name}: its q_values and q_networks must agree with forward; {remedy}")
 
 
 def _check_parameters(critic: nn.Module, target: nn.Module) -> None:

@@ -83,7 +83,41 @@ def value_table(
     if isinstance(critic, QNetwork):
         values: Tensor = critic.q_net(features)
         return values[:, actions].unsqueeze(0)
-    return pairwise_table(partial(stacked_values, critic.q_networks), features, actions)
+    return pairwise_table(partial(q_values, critic), features, actions)
+
+
+def q_values(
+    critic: ContinuousCritic, features: Float[Tensor, "batch d"], actions: Float[Tensor, "batch a"]
+) -> Float[Tensor, "critics batch"]:
+    """Every head's value of each pair of features and action.
+
+    Args:
+        critic: one with a `q_values` of its own, or with Stable-Baselines3's `q_networks`.
+        features: what its features extractor makes of observations.
+        actions: scaled to [-1, 1].
+
+    Returns:
+        One row a head.
+
+    Example:
+        >>> from stable_baselines3 import SAC
+        >>> agent = SAC("MlpPolicy", "Pendulum-v1", buffer_size=10)
+        >>> q_values(agent.critic, torch.zeros(5, 3), torch.zeros(5, 1)).shape
+        torch.Size([2, 5])
+    """
+    own: Callable[[Tensor, Tensor], Tensor] | None = getattr(critic, "q_values", None)
+    if own is not None:
+        return own(features, actions)
+    return stacked_values(critic.q_networks, features, actions)
+
+
+def first_q_values(
+    critic: ContinuousCritic, features: Float[Tensor, "batch d"], actions: Float[Tensor, "batch a"]
+) -> Float[Tensor, " batch"]:
+    """The first head's value of each pair, `q_values(...)[0]`; of `q_networks` only the first is run."""
+    if hasattr(critic, "q_networks"):
+        return stacked_values(critic.q_networks[:1], features, actions)[0]
+    return q_values(critic, features, actions)[0]
 
 
 def stacked_values(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-import torch
 from stable_baselines3.common.policies import BaseModel, ContinuousCritic
 from stable_baselines3.dqn.policies import QNetwork
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from torch.func import functional_call
 
 from sna_rl.agents.critics import SeparableCritic, SplineJointCritic
 from sna_rl.agents.q_networks import SeparableQNetwork
-from sna_rl.agents.value_table import stacked_values
+from sna_rl.agents.value_table import q_values
 
 Result = TypeVar("Result")
 Tensors = dict[str, Tensor]
@@ -79,14 +78,6 @@ def features(model: BaseModel, observations: Any) -> Tensor:
     return model.extract_features(observations, model.features_extractor)  # type: ignore[arg-type]
 
 
-def q_values(critic: ContinuousCritic, inputs: Tensor, actions: Tensor) -> Tensor:
-    """Every head's value of each pair of features and action, (critics, batch)."""
-    own: Callable[[Tensor, Tensor], Tensor] | None = getattr(critic, "q_values", None)
-    if own is not None:
-        return own(inputs, actions)
-    return stacked_values(critic.q_networks, inputs, actions)
-
-
 def sampled_q_values(critic: ContinuousCritic, inputs: Tensor, actions: Tensor) -> Tensor:
     """Every head's value of each state with each of its sampled actions.
 
@@ -110,14 +101,6 @@ def sampled_q_values(critic: ContinuousCritic, inputs: Tensor, actions: Tensor) 
     else:
         values = q_values(critic, inputs.repeat(n_samples, 1), flat)
     return values.reshape(len(values), n_samples, -1)
-
-
-def first_q_values(critic: ContinuousCritic, inputs: Tensor, actions: Tensor) -> Tensor:
-    """The first head's value of each pair of features and action, (batch,)."""
-    if hasattr(critic, "q_networks"):
-        values: Tensor = critic.q_networks[0](torch.cat([inputs, actions], dim=1))
-        return values.squeeze(-1)
-    return q_values(critic, inputs, actions)[0]
 
 
 def first_head(network: Network, tensors: Tensors) -> Tensors:

@@ -11,8 +11,9 @@ from torch import Tensor
 from sna_rl.agents.fused.adam import FusedAdam
 from sna_rl.agents.fused.batch import Batch, bellman
 from sna_rl.agents.fused.gaussian import actor_gaussian, squashed_gaussian
-from sna_rl.agents.fused.networks import Network, Tensors, features, q_values, sampled_q_values, trainable
+from sna_rl.agents.fused.networks import Network, Tensors, features, sampled_q_values, trainable
 from sna_rl.agents.fused.update import State, Update
+from sna_rl.agents.value_table import q_values
 
 
 class SACUpdate(Update):

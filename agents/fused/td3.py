@@ -15,12 +15,11 @@ from sna_rl.agents.fused.networks import (
     Tensors,
     features,
     first_head,
-    first_q_values,
-    q_values,
     sampled_q_values,
     trainable,
 )
 from sna_rl.agents.fused.update import State, Update
+from sna_rl.agents.value_table import first_q_values, q_values
 
 
 class TD3Update(Update):

@@ -72,6 +72,43 @@ def test_wrong_shapes_are_refused(product_env: Any, policy: Any, values: Any) ->
 
 
 @both
+def test_values_of_features_must_agree_with_those_of_observations(product_env: Any, policy: Any) -> None:
+    class Doubled(MLPCritic):
+        """Updates and tables would go on with the undoubled networks."""
+
+        def forward(self, obs: Any, actions: Tensor) -> Any:
+            return tuple(2 * value for value in super().forward(obs, actions))
+
+        def q1_forward(self, obs: Any, actions: Tensor) -> Tensor:
+            return 2 * super().q1_forward(obs, actions)
+
+    with pytest.raises(UsageError, match="q_values and q_networks must agree with forward; give it q_values"):
+        construct(product_env, Doubled, policy)
+
+    class Half(Doubled):
+        def q_values(self, features: Tensor, actions: Tensor) -> Tensor:
+            return 2 * super().q_values(features, actions)
+
+    with pytest.raises(UsageError, match="q_values and q_networks must agree with forward"):
+        construct(product_env, Half, policy)  # TD3's actor would learn from q_networks[0]
+
+    class Neither(SeparableCritic):
+        q_values = property()
+
+        def forward(self, obs: Any, actions: Tensor) -> Any:
+            values = SeparableCritic.q_values(
+                self, self.extract_features(obs, self.features_extractor), actions
+            )
+            return values.unsqueeze(-1).unbind(0)
+
+        def q1_forward(self, obs: Any, actions: Tensor) -> Tensor:
+            return self(obs, actions)[0]  # type: ignore[no-any-return]
+
+    with pytest.raises(UsageError, match="Neither has neither q_networks nor q_values; give it q_values"):
+        construct(product_env, Neither, policy)
+
+
+@both
 def test_a_missing_or_wrong_q1_forward_is_refused(product_env: Any, policy: Any) -> None:
     """R17."""
 
