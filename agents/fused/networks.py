@@ -26,6 +26,7 @@ class Network(nn.Module):
         module: network of a policy.
 
     Example:
+        >>> import torch
         >>> network = Network(nn.Linear(2, 1))
         >>> tensors = {name: torch.ones_like(tensor) for name, tensor in network.tensors({}).items()}
         >>> network.call(tensors, nn.Linear.forward, torch.ones(1, 2))

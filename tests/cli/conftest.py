@@ -173,13 +173,15 @@ def known_files() -> dict[str, Any]:
         "policy_kwargs": "dict(net_arch=[8], rank=2)",
     }
     packaged = packaged_file("sac").parent
-    first, second = (read_yaml(path) for path in sorted((packaged / "studies").glob("*.yml")))
+    plain, with_arms = (
+        read_yaml(packaged / "studies" / f"{name}.yml") for name in ("pendulum_halfcheetah", "rank_halfcheetah")
+    )
     rich = {"existing": {"old": "logs"}, "scores": {"A-v0": {"random": 0, "reference": 1}}, "matched": False}
     return {
         "run": run | {"normalize": True, "env_wrapper": wrappers, "env_kwargs": {"g": 9.0}},
         "entry": {"Pendulum-v1": entry, "default": {"n_timesteps": 100, "n_envs": 2}},
-        "rich study": first | rich | {"layer_norm": True, "tuning_trials": 3, "name": "mutated"},
-        "arms": second | {"name": "mutated", "seeds": [1]},
+        "rich study": plain | rich | {"layer_norm": True, "tuning_trials": 3, "name": "mutated"},
+        "arms": with_arms | {"name": "mutated", "seeds": [1]},
         "space": read_yaml(packaged / "search" / "sac.yml"),
     }
 
