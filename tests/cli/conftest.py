@@ -173,9 +173,9 @@ def known_files() -> dict[str, Any]:
         "policy_kwargs": "dict(net_arch=[8], rank=2)",
     }
     packaged = packaged_file("sac").parent
-    plain, with_arms = (
-        read_yaml(packaged / "studies" / f"{name}.yml") for name in ("pendulum_halfcheetah", "rank_halfcheetah")
-    )
+    studies = packaged / "studies"
+    plain = read_yaml(studies / "pendulum_halfcheetah.yml")
+    with_arms = read_yaml(studies / "rank_halfcheetah.yml")
     rich = {"existing": {"old": "logs"}, "scores": {"A-v0": {"random": 0, "reference": 1}}, "matched": False}
     return {
         "run": run | {"normalize": True, "env_wrapper": wrappers, "env_kwargs": {"g": 9.0}},
