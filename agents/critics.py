@@ -47,8 +47,13 @@ def make_critic(config: CriticConfig, kwargs: dict[str, Any]) -> ContinuousCriti
     return SeparableCritic(config, **kwargs)
 
 
-class _BatchedCritic(ContinuousCritic, ABC):
-    """Critics whose K heads are one batched computation over features and actions."""
+class BatchedCritic(ContinuousCritic, ABC):
+    """Critics whose K heads are one batched computation; `q_values` is theirs to give.
+
+    Args:
+        config: form and sizes.
+        **kwargs: what Stable-Baselines3's policies pass to a ContinuousCritic.
+    """
 
     def __init__(
         self,
@@ -96,7 +101,7 @@ class _BatchedCritic(ContinuousCritic, ABC):
         return self.q_values(features, actions)[0].unsqueeze(-1)
 
 
-class SeparableCritic(_BatchedCritic):
+class SeparableCritic(BatchedCritic):
     """Q-values that separate between groups of state and action columns.
 
     Q_k(s, a) = b_k + Σ_n g_kn(x_n) + Σ_r λ_kr Π_n φ_kr^(n)(x_n), x_n the modes of state and action
@@ -138,7 +143,7 @@ class SeparableCritic(_BatchedCritic):
         return self.network.table(self.encode_state(features), self.encode_action(actions))
 
 
-class SplineJointCritic(_BatchedCritic):
+class SplineJointCritic(BatchedCritic):
     """Splines over learned coordinates of state and action together.
 
     Q_k(s, a) = b_k + Σ_r w_kr Π_d spline_kdr(z_kd), z_k = sigmoid of a learned map of (s, a).

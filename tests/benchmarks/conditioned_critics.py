@@ -3,7 +3,8 @@
 Their policies are trained by name, from the project's root:
 
     PYTHONPATH=. sna-rl train --algo sac --env HalfCheetah-v5 -n 100000 --seed 100 --eval-freq 10000 \\
-        --eval-episodes 5 -f logs -params policy:tests.benchmarks.conditioned_critics.HyperPolicy
+        --eval-episodes 5 -f logs --gym-packages tests.benchmarks.conditioned_critics \\
+        -params policy:tests.benchmarks.conditioned_critics.HyperPolicy
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ import math
 from typing import Any
 
 import torch
-from stable_baselines3.common.policies import BaseModel, ContinuousCritic
+from stable_baselines3.common.policies import ContinuousCritic
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
 from sna_rl.agents import SNASACPolicy
+from sna_rl.agents.critic_config import CriticConfig
+from sna_rl.agents.critics import BatchedCritic
 from sna_rl.separable.linear import EnsembleHead, EnsembleLayerNorm, EnsembleLinear
 
 WIDTH, RANK = 128, 32
@@ -39,18 +42,14 @@ class StateTower(nn.Module):
         return hidden
 
 
-class ConditionedCritic(ContinuousCritic):
+class ConditionedCritic(BatchedCritic):
     """K heads Q(s, a) = V(s) + f(a; h(s)); f is a subclass's."""
 
-    def __init__(
-        self, *, features_dim: int, n_critics: int, share_features_extractor: bool, **kwargs: Any
-    ) -> None:
-        del kwargs["net_arch"], kwargs["activation_fn"]
-        BaseModel.__init__(self, **kwargs)
-        self.n_critics, self.share_features_extractor = n_critics, share_features_extractor
-        self.tower = StateTower(n_critics, features_dim)
-        self.value = EnsembleHead(n_critics, WIDTH)
-        self.make(n_critics, int(self.action_space.shape[0]))  # type: ignore[index]
+    def __init__(self, config: CriticConfig, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.tower = StateTower(self.n_critics, self.features_dim)
+        self.value = EnsembleHead(self.n_critics, WIDTH)
+        self.make(self.n_critics, self.action_dim)
 
     def make(self, n_members: int, n_actions: int) -> None:
         """Layers of `advantage`."""
@@ -65,18 +64,6 @@ class ConditionedCritic(ContinuousCritic):
         hidden = self.tower(features)
         values: Tensor = self.value(hidden) + self.advantage(hidden, actions)
         return values
-
-    def forward(self, obs: Any, actions: Tensor) -> tuple[Tensor, ...]:
-        """One (batch, 1) tensor of values a head."""
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not self.share_features_extractor):
-            features = self.extract_features(obs, self.features_extractor)
-        return self.q_values(features, actions).unsqueeze(-1).unbind(0)
-
-    def q1_forward(self, obs: Any, actions: Tensor) -> Tensor:
-        """Values of the first head, (batch, 1)."""
-        with torch.no_grad():
-            features = self.extract_features(obs, self.features_extractor)
-        return self.q_values(features, actions)[0].unsqueeze(-1)
 
 
 class ShiftedCritic(ConditionedCritic):
@@ -137,7 +124,7 @@ class _ConditionedPolicy(SNASACPolicy):
     def make_critic(self, features_extractor: BaseFeaturesExtractor | None = None) -> ContinuousCritic:
         """Build a critic, the online one or its target."""
         kwargs = self._update_features_extractor(self.critic_kwargs, features_extractor)
-        return self.critic_class(**kwargs).to(self.device)
+        return self.critic_class(self.critic_config, **kwargs).to(self.device)
 
 
 class ShiftedPolicy(_ConditionedPolicy):
