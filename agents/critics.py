@@ -100,6 +100,12 @@ class BatchedCritic(ContinuousCritic, ABC):
             features = self.extract_features(obs, self.features_extractor)
         return self.q_values(features, actions)[0].unsqueeze(-1)
 
+    def value_table(
+        self, features: Float[Tensor, "n features"], actions: Float[Tensor, "m action"]
+    ) -> Float[Tensor, "critics n m"]:
+        """Every head's value of each state with each action, by full passes in blocks."""
+        return pairwise_table(self.q_values, features, actions)
+
 
 class SeparableCritic(BatchedCritic):
     """Q-values that separate between groups of state and action columns.
@@ -163,12 +169,6 @@ class SplineJointCritic(BatchedCritic):
         """Every head's value of each pair."""
         values: Tensor = self.network([torch.cat([features, actions], dim=1)])
         return values
-
-    def value_table(
-        self, features: Float[Tensor, "n features"], actions: Float[Tensor, "m action"]
-    ) -> Float[Tensor, "critics n m"]:
-        """Every head's value of each state with each action, by full passes in blocks."""
-        return pairwise_table(self.q_values, features, actions)
 
 
 class MLPCritic(ContinuousCritic):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from stable_baselines3.common.torch_layers import create_mlp
 from stable_baselines3.common.type_aliases import PyTorchObs
 from torch import Tensor, nn
 
-from sna_rl.agents.value_table import critic_features, pairwise_table
+from sna_rl.agents.value_table import critic_features, pairwise_table, value_table
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.separable import SeparableNetwork
 from sna_rl.separable.growing import GrowingInteraction
@@ -140,8 +141,8 @@ def untrained_mlp(features_dim: int, action_space: spaces.Space[Any], device: to
 def _heads(module: Any) -> Heads:
     """Heads of one critic module."""
     module.set_training_mode(False)
-    if hasattr(module, "value_table"):
-        return Heads(module, module.value_table, module.q_values)
+    if hasattr(module, "q_values"):
+        return Heads(module, partial(value_table, module), module.q_values)
     if hasattr(module, "q_networks"):  # Stable-Baselines3's own critic, TQC's and CrossQ's
         return _joint(module, list(module.q_networks))
     if hasattr(module, "q_net"):

@@ -12,6 +12,7 @@ import torch
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 import sna_rl.agents as own
+from sna_rl.agents.critics import BatchedCritic
 from sna_rl.envs import LowRankMDPEnv, LQREnv
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.training.diagnose.critic import diagnose
@@ -53,6 +54,25 @@ def agent(name: str, n_transitions: int = 96) -> OffPolicyAlgorithm:
     assert venv is not None
     roll_out(model, venv, n_transitions, seed=0)
     return model
+
+
+class ProductCritic(BatchedCritic):
+    """Q_k(s, a) = w_k s_0 a, a critic of a user's own that says its values alone."""
+
+    value_table = property()
+
+    def __init__(self, config: Any, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
+        self.weight = torch.nn.Parameter(torch.arange(1.0, self.n_critics + 1))
+
+    def q_values(self, features: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        return self.weight[:, None] * (features[:, 0] * actions[:, 0])
+
+
+class ProductPolicy(own.SNASACPolicy):
+    def make_critic(self, features_extractor: Any = None) -> Any:
+        kwargs = self._update_features_extractor(self.critic_kwargs, features_extractor)
+        return ProductCritic(self.critic_config, **kwargs)
 
 
 def report(matrix: np.ndarray[Any, Any]) -> TableReport:
@@ -311,3 +331,13 @@ def test_images_are_said_to_be_features(tmp_path: Path) -> None:
     roll_out(model, venv, 32, seed=0)
     diagnosis, _ = diagnose(model, Question(n_states=16, rank=2))
     assert "states are the 8 outputs of the critic's features extractor" in diagnosis.notes[0]
+
+
+def test_a_critic_of_ones_own_needs_its_values_alone() -> None:
+    model = sb3.SAC(ProductPolicy, "Pendulum-v1", buffer_size=2)
+    states, actions = torch.tensor([[2.0, 0.0, 0.0], [-1.0, 5.0, 5.0]]), torch.tensor([[0.5], [-1.0], [0.0]])
+    heads = heads_of(model)
+    product = torch.tensor([[1.0, -2.0, 0.0], [-0.5, 1.0, 0.0]])
+    torch.testing.assert_close(heads.tables(states, actions), torch.stack([product, 2 * product]))
+    torch.testing.assert_close(heads.values(states, actions[:2])[0], torch.tensor([1.0, 1.0]))
+    assert heads.rank is None
