@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sna_rl.errors import UsageError
+from sna_rl.training.studies.axis import Axis
 
 
 def command(
@@ -26,6 +27,10 @@ def command(
             metavar="NAME=FOLDER", help="Runs from elsewhere (RL Zoo, Monitor, CleanRL) as another arm."
         ),
     ] = None,
+    x_axis: Annotated[
+        Axis,
+        typer.Option("--x-axis", "-x", help="Equal budgets in environment steps, or in CPU time."),
+    ] = Axis.STEPS,
 ) -> None:
     """Write HTML, Markdown, PNG and CSV of a study or of runs found in a folder."""
     from sna_rl.training.studies.results import report_folder, report_study
@@ -39,7 +44,8 @@ def command(
         further[name] = Path(place)
     path = folder / study if (folder / study / STUDY).is_file() else Path(study)
     if (path / STUDY).is_file():
-        page = report_study(StudyFolder(path), typer.echo, output, further)
+        page = report_study(StudyFolder(path), typer.echo, output, further, x_axis)
     else:
-        page = report_folder(path, typer.echo, output or Path(f"report-{path.resolve().name}"), further)
+        output = output or Path(f"report-{path.resolve().name}")
+        page = report_folder(path, typer.echo, output, further, x_axis)
     typer.echo(f"report: {page}")

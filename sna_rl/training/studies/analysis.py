@@ -11,6 +11,7 @@ import numpy as np
 
 from sna_rl.errors import UsageError
 from sna_rl.training.studies.arms import Arm, Run
+from sna_rl.training.studies.axis import Axis
 from sna_rl.training.studies.scores import Scale, scales
 from sna_rl.training.studies.statistics import (
     Array,
@@ -54,10 +55,11 @@ class Analysis:
         arms: arms with at least one run, cut at `horizons`.
         failed: arms without a single finished run.
         envs: environments that all arms share.
-        horizons: steps in each environment up to which arms are compared: the shortest run's.
+        horizons: steps or CPU seconds in each environment up to which arms are compared, the shortest run's.
         scales: what turns returns into scores; empty where one environment alone is compared by its returns.
         baseline: name of the arm that the others are measured against.
         left_out: environments that not all arms have.
+        axis: what budgets, horizons and curves are measured in.
     """
 
     arms: tuple[Arm, ...]
@@ -67,6 +69,7 @@ class Analysis:
     scales: Mapping[str, Scale]
     baseline: str
     left_out: tuple[str, ...] = field(default=())
+    axis: Axis = Axis.STEPS
 
     @property
     def unit(self) -> str:
@@ -121,7 +124,7 @@ class Analysis:
 
     @cached_property
     def curves(self) -> dict[str, tuple[Array, dict[str, Interval]]]:
-        """By environment: steps, and the interquartile mean of the return there by arm."""
+        """By environment: steps (or CPU seconds), and the interquartile mean of the return there by arm."""
         found = {}
         for env in self.envs:
             steps = self._grid(env)
@@ -150,15 +153,16 @@ class Analysis:
             [first_reach(run.steps, run.returns, threshold) for run in runs] + [np.inf] * n_crashed
         )
         budgets = np.full(len(reached), self.horizons[env])
-        per_step = np.array([_seconds_per_step(run) for run in runs])
+        per_step = np.array([run.seconds_per_step for run in runs])
         per_step = np.append(per_step, np.full(n_crashed, per_step.mean()))
-        return Costs(
-            success_rate(reached),
-            failure_adjusted_cost(reached, budgets),
-            failure_adjusted_cost(reached * per_step, budgets * per_step)
-            if np.isfinite(per_step).all()
-            else float("nan"),
+        factor = per_step if self.axis is Axis.STEPS else 1 / per_step
+        own = failure_adjusted_cost(reached, budgets)
+        other = (
+            failure_adjusted_cost(reached * factor, budgets * factor)
+            if np.isfinite(factor).all()
+            else float("nan")
         )
+        return Costs(success_rate(reached), *((own, other) if self.axis is Axis.STEPS else (other, own)))
 
     def finals(self, arm: Arm, env: str) -> Array:
         """Final return of each run of an arm in an environment."""
@@ -234,20 +238,28 @@ class Analysis:
         return np.linspace(max(run.steps[0] for run in runs), self.horizons[env], n_points)
 
 
-def analyse(arms: Sequence[Arm], scores: Mapping[str, Mapping[str, float]] | None = None) -> Analysis:
+def analyse(
+    arms: Sequence[Arm],
+    scores: Mapping[str, Mapping[str, float]] | None = None,
+    axis: Axis = Axis.STEPS,
+) -> Analysis:
     """Bring arms to equal budgets and one unit.
 
     Args:
         arms: what to compare.
         scores: `{random, reference}` returns of environments that the package has no scale of.
+        axis: equal steps, or equal CPU seconds.
 
     Returns:
         The analysis. Its baseline is the first arm whose critic is "mlp", else the first arm.
 
     Raises:
-        UsageError: if no arm has a run, the arms share no environment, or one of several has no scale.
+        UsageError: if no arm has a run, the arms share no environment, one of several has no scale, or a run
+            that is compared by time doesn't tell its CPU seconds.
     """
     some = tuple(arm for arm in arms if arm.runs)
+    if axis is Axis.TIME:
+        some = tuple(replace(arm, runs=tuple(run.by_time() for run in arm.runs)) for arm in some)
     if not some:
         reasons = [failure.reason for arm in arms for failure in arm.failed]
         raise UsageError(
@@ -278,18 +290,13 @@ def analyse(arms: Sequence[Arm], scores: Mapping[str, Mapping[str, float]] | Non
         {} if missing else found,
         baseline,
         tuple(env for env in everywhere if env not in envs),
+        axis,
     )
 
 
 def _on(steps: Array, runs: Sequence[Run]) -> Array:
     """Returns of runs at given steps, "steps runs"."""
     return np.stack([np.interp(steps, run.steps, run.returns) for run in runs], axis=1)
-
-
-def _seconds_per_step(run: Run) -> float:
-    """Processor seconds of a step, NaN where the run doesn't tell."""
-    seconds, steps = run.summary.get("cpu_seconds"), run.summary.get("n_timesteps")
-    return float(seconds) / float(steps) if seconds and steps else float("nan")
 
 
 def _count(number: int, noun: str) -> str:

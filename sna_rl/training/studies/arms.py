@@ -7,7 +7,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ class Run:
     Args:
         env: id of the environment.
         seed: seed, or None where the files don't tell.
-        steps: environment steps at each point, "points", ascending.
+        steps: environment steps at each point, "points", ascending; CPU seconds after `by_time`.
         returns: mean return there, "points".
         folder: where it was read from.
         measure: "evaluation" (the policy without exploration) or "training" (episodes of training itself).
@@ -58,9 +58,26 @@ class Run:
     def until(self, step: float) -> Run:
         """The run cut at a step."""
         kept = self.steps <= step
-        return Run(
-            self.env, self.seed, self.steps[kept], self.returns[kept], self.folder, self.measure, self.summary
-        )
+        return replace(self, steps=self.steps[kept], returns=self.returns[kept])
+
+    @property
+    def seconds_per_step(self) -> float:
+        """Processor seconds of a step, mean over the run; NaN where the run doesn't tell."""
+        seconds, steps = (self.summary.get(key) for key in ("cpu_seconds", "n_timesteps"))
+        return float(seconds) / float(steps) if seconds and steps else math.nan
+
+    def by_time(self) -> Run:
+        """The run with CPU seconds in the place of steps, t = steps · seconds_per_step.
+
+        Raises:
+            UsageError: if the run doesn't tell its CPU seconds.
+        """
+        if math.isnan(self.seconds_per_step):
+            raise UsageError(
+                f"{str(self.folder)!r} does not tell its CPU seconds, and can't be compared by time; "
+                f"leave it out, or compare by steps"
+            )
+        return replace(self, steps=self.steps * self.seconds_per_step)
 
     @property
     def final(self) -> float:

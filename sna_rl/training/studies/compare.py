@@ -6,7 +6,8 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from sna_rl.config import RunConfig, diff
+from sna_rl.config import RunConfig
+from sna_rl.config.plain import differences
 from sna_rl.errors import UsageError
 from sna_rl.runs import Progress, atomic_write, versions, write_json
 from sna_rl.runs.files import refuse_links
@@ -15,7 +16,7 @@ from sna_rl.runs.interruption import Interrupted
 from sna_rl.runs.lock import locked
 from sna_rl.training.environments import register
 from sna_rl.training.studies.arms import read_arms, read_run
-from sna_rl.training.studies.study import Cell, Study
+from sna_rl.training.studies.study import Cell, Study, comparable
 from sna_rl.training.studies.study_folder import MEASURED, STUDY, Costs, StudyFolder, is_finished
 from sna_rl.training.studies.workers import Outcome, Pool, Unit
 
@@ -173,7 +174,7 @@ def _check_finished(path: Path, config: RunConfig) -> None:
     """Refuse a finished run that was made from another configuration."""
     ran = RunConfig.from_yaml(path / "config.yml", config.gym_packages)
     update = ran.update if config.update == "auto" else config.update
-    changed = diff(ran.replace(folder=config.folder), config.replace(update=update))
+    changed = differences(comparable(ran), comparable(config.replace(update=update)))
     if changed:
         key, (before, now) = next(iter(changed.items()))
         raise UsageError(

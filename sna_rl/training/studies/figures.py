@@ -154,7 +154,7 @@ def charts(analysis: Analysis, spectra: Mapping[str, Sequence[Sequence[float]]])
             "aggregate", "Final performance", f"interquartile mean, {analysis.unit}", analysis.aggregate, look
         )
     ]
-    axes = ("environment steps", "return")
+    axes = (analysis.axis.unit, "return")
     found += [_bands(f"curve-{_slug(env)}", env, axes, analysis.curves[env], look) for env in analysis.envs]
     if len(analysis.envs) > 1:
         axes = ("share of the budget", analysis.unit)

@@ -8,6 +8,7 @@ from pathlib import Path
 from sna_rl.runs.files import read_lines
 from sna_rl.training.studies.analysis import Analysis, analyse
 from sna_rl.training.studies.arms import Arm, read_arms
+from sna_rl.training.studies.axis import Axis
 from sna_rl.training.studies.overlay import write_overlay
 from sna_rl.training.studies.report import Origin, write_report
 from sna_rl.training.studies.study_folder import StudyFolder
@@ -18,14 +19,16 @@ def report_study(
     say: Callable[[str], None],
     output: Path | None = None,
     further: Mapping[str, Path] | None = None,
+    axis: Axis = Axis.STEPS,
 ) -> Path:
-    """Report a study, and bring its aggregates to TensorBoard.
+    """Report a study, and bring its aggregates by steps to TensorBoard.
 
     Args:
         place: the study's folder.
         say: called with the verdict, each warning and the results.
         output: folder of the report; by default in the study's.
         further: folders of runs that enter as arms of their own, by name.
+        axis: compare at equal steps, or at equal CPU seconds.
 
     Returns:
         The HTML page.
@@ -35,21 +38,26 @@ def report_study(
     """
     study = place.study()
     arms = [*place.arms(study), *_named(further or {})]
-    analysis = analyse(arms, study.scores)
+    analysis = analyse(arms, study.scores, axis)
     n_missing = len(study.cells()) - sum(len(arm.runs) for arm in arms if arm.name in study.configs())
     commands = read_lines(place.path / "command.txt")
     title = (
         study.name if not n_missing else f"{study.name} ({n_missing} of {len(study.cells())} runs missing)"
     )
     _say(analysis, say)
-    write_overlay(analysis, place.runs)
+    if axis is Axis.STEPS:
+        write_overlay(analysis, place.runs)
     return write_report(
-        analysis, output or place.report, Origin(title, commands, study.to_yaml(), place.measured())
+        analysis, output or place.report(axis), Origin(title, commands, study.to_yaml(), place.measured())
     )
 
 
 def report_folder(
-    folder: Path, say: Callable[[str], None], output: Path, further: Mapping[str, Path] | None = None
+    folder: Path,
+    say: Callable[[str], None],
+    output: Path,
+    further: Mapping[str, Path] | None = None,
+    axis: Axis = Axis.STEPS,
 ) -> Path:
     """Report runs found below a folder, which is left as it is.
 
@@ -58,6 +66,7 @@ def report_folder(
         say: called with the verdict, each warning and the results.
         output: folder of the report.
         further: folders of runs that enter as arms of their own, by name.
+        axis: compare at equal steps, or at equal CPU seconds.
 
     Returns:
         The HTML page.
@@ -65,7 +74,7 @@ def report_folder(
     Raises:
         UsageError: if there are no runs, or files are damaged.
     """
-    analysis = analyse([*read_arms(folder), *_named(further or {})])
+    analysis = analyse([*read_arms(folder), *_named(further or {})], axis=axis)
     _say(analysis, say)
     return write_report(analysis, output, Origin(folder.resolve().name))
 

@@ -186,7 +186,7 @@ class Study:
 
     def differs_in(self) -> dict[str, str]:
         """What sets each arm apart from the first MLP baseline, in words; that one is called baseline."""
-        configs = {arm: _comparable(next(iter(found.values()))) for arm, found in self.configs().items()}
+        configs = {arm: comparable(next(iter(found.values()))) for arm, found in self.configs().items()}
         reference = next((arm for arm in configs if configs[arm]["critic"] == BASELINE), next(iter(configs)))
         texts = {}
         for arm, config in configs.items():
@@ -326,8 +326,8 @@ def _seeds(value: Any) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def _comparable(config: RunConfig) -> dict[str, Any]:
-    """A configuration as it enters the row "differs in"; the rank of a critic without one is left out."""
+def comparable(config: RunConfig) -> dict[str, Any]:
+    """What tells runs of two arms apart: all but seed and folder, and the rank of a critic that has none."""
     data = {key: value for key, value in config.to_dict().items() if key not in ("seed", "folder")}
     if config.critic in RANKLESS:
         del data["rank"]

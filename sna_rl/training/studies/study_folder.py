@@ -12,6 +12,7 @@ from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs.files import read_record
 from sna_rl.runs.folder import env_name
 from sna_rl.training.studies.arms import Arm, Failure, Run, read_arms, read_run
+from sna_rl.training.studies.axis import Axis
 from sna_rl.training.studies.study import Cell, Study
 
 RUNS: Final = "runs"
@@ -38,10 +39,9 @@ class StudyFolder:
         """Folder of all runs: the log root for TensorBoard."""
         return self.path / RUNS
 
-    @property
-    def report(self) -> Path:
-        """Folder of the report."""
-        return self.path / "report"
+    def report(self, axis: Axis = Axis.STEPS) -> Path:
+        """Folder of the report by steps, or of the one by time."""
+        return self.path / ("report" if axis is Axis.STEPS else f"report-{axis}")
 
     def study(self) -> Study:
         """The study as it was last run.

@@ -14,6 +14,7 @@ import numpy as np
 
 from sna_rl.training.studies.analysis import Analysis
 from sna_rl.training.studies.arms import COSTS, Arm, Run
+from sna_rl.training.studies.axis import Axis
 from sna_rl.training.studies.statistics import Array, Strata, mean, median, optimality_gap
 
 
@@ -130,7 +131,7 @@ def _environment(analysis: Analysis, env: str) -> Table:
             ]
         )
     return Table(
-        f"{env} at {analysis.horizons[env]:,.0f} steps",
+        f"{env} at {analysis.horizons[env]:,.0f} {analysis.axis.unit}",
         f"Return ± deviation over seeds. Success: share of runs that reach {analysis.baseline}'s final IQM "
         f"(crashed runs count as not reaching it); steps and CPU seconds are expected costs until one does, "
         f"failed runs started anew.",
@@ -176,7 +177,8 @@ def _differences(analysis: Analysis) -> Table:
     """What sets the arms apart."""
     return Table(
         "Differs in",
-        "All else is equal: seeds, environments, budget, evaluation, network of the actor, tuning.",
+        f"All else is equal: seeds, environments, budget in {analysis.axis.unit}, evaluation, network of the "
+        f"actor, tuning.",
         ["arm", "differs in"],
         [
             [arm.name, str(arm.settings.get("differs in", "not known: read from files"))]
@@ -233,8 +235,9 @@ def table_csv(analysis: Analysis) -> str:
 
 def curves_csv(analysis: Analysis) -> str:
     """One line a point of a learning curve: interquartile mean of the return and its interval."""
+    column = "step" if analysis.axis is Axis.STEPS else "cpu_seconds"
     rows = [
-        {"arm": arm, "env": env, "step": step, "iqm": value, "low": low, "high": high}
+        {"arm": arm, "env": env, column: step, "iqm": value, "low": low, "high": high}
         for env, (steps, curves) in analysis.curves.items()
         for arm, curve in curves.items()
         for step, value, low, high in zip(steps, curve.value, curve.low, curve.high, strict=True)

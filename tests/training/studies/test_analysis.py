@@ -10,6 +10,7 @@ import pytest
 from sna_rl.errors import UsageError
 from sna_rl.training.studies.analysis import analyse
 from sna_rl.training.studies.arms import Arm, Failure, Run
+from sna_rl.training.studies.axis import Axis
 from sna_rl.training.studies.scores import Scale, scales
 
 
@@ -85,6 +86,35 @@ def test_cost_to_reach_the_baseline_counts_failed_and_crashed_runs() -> None:
     assert costs.success_rate == pytest.approx(3 / 5)
     assert costs.steps == pytest.approx((3 * 40 + 2 * 40) / 3)
     assert costs.seconds == pytest.approx(2 * (3 * 40 + 2 * 40) / 3)
+
+
+def test_equal_cpu_time_gives_the_faster_arm_more_steps() -> None:
+    returns = [0.0, 3.0, 6.0, 9.0]
+    slow = Arm("slow", tuple(run("E-v0", s, returns, cpu_seconds=80.0, n_timesteps=40) for s in range(5)))
+    fast = Arm("fast", tuple(run("E-v0", s, returns, cpu_seconds=40.0, n_timesteps=40) for s in range(5)))
+    analysis = analyse([slow, fast], axis=Axis.TIME)
+    assert analysis.horizons == {"E-v0": 40.0}
+    assert float(analysis.aggregate["slow"].value) == pytest.approx((0 + 3) / 2)
+    assert float(analysis.aggregate["fast"].value) == pytest.approx((3 + 6 + 9) / 3)
+    seconds, curves = analysis.curves["E-v0"]
+    np.testing.assert_allclose(seconds, [20.0, 40.0])
+    np.testing.assert_allclose(curves["slow"].value, [0.0, 3.0])
+    np.testing.assert_allclose(curves["fast"].value, [3.0, 9.0])
+
+
+def test_cost_by_time_is_told_in_steps_and_seconds() -> None:
+    base = arm("sac-mlp", "mlp", {"E-v0": [3.0] * 5})
+    other = arm("sac-cp", "cp", {"E-v0": [3.0, 3.0, 3.0, 0.0]})
+    both = (analyse([base, other], axis=axis) for axis in Axis)
+    by_steps, by_time = (analysis.costs(analysis.arms[1], "E-v0") for analysis in both)
+    assert by_steps.steps == pytest.approx((3 * 40 + 40) / 3)
+    assert (by_time.steps, by_time.seconds) == pytest.approx((by_steps.steps, by_steps.seconds))
+
+
+def test_runs_that_do_not_tell_their_time_are_not_compared_by_it() -> None:
+    silent = Arm("silent", tuple(run("E-v0", seed, FIVE) for seed in range(5)))
+    with pytest.raises(UsageError, match="'nowhere' does not tell its CPU seconds"):
+        analyse([silent], axis=Axis.TIME)
 
 
 def test_verdict_does_not_tell_apart_what_overlaps() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from sna_rl.cli import main
 from sna_rl.config import RunConfig
 from sna_rl.errors import SnaError, UsageError
 from sna_rl.runs.lock import locked
+from sna_rl.training.studies.axis import Axis
 from sna_rl.training.studies.cell import measure, run_cell
 from sna_rl.training.studies.compare import compare
 from sna_rl.training.studies.results import report_study
@@ -56,7 +58,7 @@ def fake_cell(config: dict[str, Any], arm: str, root: str, command: str) -> None
     steps = np.arange(20, int(config["n_timesteps"]) + 1, 20)
     returns = [[float(step + config["seed"])] for step in steps]
     np.savez(path / "evaluations.npz", timesteps=steps, results=returns, ep_lengths=returns)
-    (path / "summary.json").write_text('{"steps_per_second": 50.0}')
+    (path / "summary.json").write_text('{"steps_per_second": 50.0, "cpu_seconds": 2.0, "n_timesteps": 100}')
 
 
 def fake_measure(configs: list[dict[str, Any]]) -> list[dict[str, float]]:
@@ -171,10 +173,14 @@ def test_failed_cell_is_listed_and_stops_no_other(tmp_path: Path) -> None:
     assert n_failed == 1
     lines: list[str] = []
     report_study(place, lines.append)
-    assert len((place.report / "table.csv").read_text().splitlines()) == 1 + 3 * 2
+    assert len((place.report() / "table.csv").read_text().splitlines()) == 1 + 3 * 2
     told = "failed: dqn-cp-r2 on CartPole-v1, seed 0: process was ended by SIGKILL"
     assert f"note: {told}" in lines
-    assert told in (place.report / "index.html").read_text()
+    assert told in (place.report() / "index.html").read_text()
+    by_time = report_study(place, lines.append, axis=Axis.TIME)
+    assert by_time == place.path / "report-time" / "index.html"
+    assert re.search(r"at \d+ CPU seconds", by_time.with_name("report.md").read_text())
+    assert "cpu_seconds" in by_time.with_name("curves.csv").read_text().splitlines()[0]
     pool = InlinePool()
     _, n_failed = compare(study(), tmp_path, pool, say=lambda line: None, progress=False)
     assert (n_failed, pool.ran) == (0, [name])

@@ -11,7 +11,7 @@ import pytest
 from sna_rl.agents import SNASACPolicy
 from sna_rl.config import write_yaml
 from sna_rl.errors import UsageError
-from sna_rl.training.studies.study import Study, find_study
+from sna_rl.training.studies.study import Study, comparable, find_study
 
 BASE: dict[str, Any] = {"name": "s", "algo": "sac", "env": "Pendulum-v1"}
 
@@ -135,6 +135,13 @@ def test_packaged_studies_are_valid() -> None:
     ranks = Study.read(folder / "rank_halfcheetah.yml").configs()
     assert len(ranks) == 8
     assert ranks["sac-mlp-plain"]["HalfCheetah-v5"].policy_kwargs["max_grad_norm"] is None
+
+
+def test_breadth_goes_on_from_the_finished_cells_of_the_rank_ablation() -> None:
+    rank = {cell.name: cell.config for cell in Study.read(find_study("rank_halfcheetah")).cells()}
+    breadth = [cell for cell in Study.read(find_study("breadth")).cells() if "HalfCheetah" in cell.name]
+    assert len(breadth) == 20
+    assert all(comparable(cell.config) == comparable(rank[cell.name]) for cell in breadth)
 
 
 def test_small_and_large_critics_of_the_packaged_study_are_of_equal_size() -> None:
