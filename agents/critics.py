@@ -20,7 +20,7 @@ from sna_rl.agents.networks import (
     matched_parameters,
     state_action_network,
 )
-from sna_rl.agents.value_table import pairwise_table, stacked_values
+from sna_rl.agents.value_table import stacked_values
 from sna_rl.errors import UsageError
 from sna_rl.separable import Part
 
@@ -99,12 +99,6 @@ class BatchedCritic(ContinuousCritic, ABC):
         with torch.no_grad():
             features = self.extract_features(obs, self.features_extractor)
         return self.q_values(features, actions)[0].unsqueeze(-1)
-
-    def value_table(
-        self, features: Float[Tensor, "n features"], actions: Float[Tensor, "m action"]
-    ) -> Float[Tensor, "critics n m"]:
-        """Every head's value of each state with each action, by full passes in blocks."""
-        return pairwise_table(self.q_values, features, actions)
 
 
 class SeparableCritic(BatchedCritic):
@@ -200,9 +194,3 @@ class MLPCritic(ContinuousCritic):
     ) -> Float[Tensor, "critics batch"]:
         """Every head's value of each pair; pure, so that it can be compiled and differentiated."""
         return stacked_values(self.q_networks, features, actions)
-
-    def value_table(
-        self, features: Float[Tensor, "n features"], actions: Float[Tensor, "m action"]
-    ) -> Float[Tensor, "critics n m"]:
-        """Every head's value of each state with each action, by full passes in blocks."""
-        return pairwise_table(self.q_values, features, actions)

@@ -22,7 +22,7 @@ from sna_rl.vision.pictures import picture
 from sna_rl.vision.puzzles import is_valid, show
 from sna_rl.vision.run import Run
 from sna_rl.vision.search import Board
-from sna_rl.vision.settings import TaskConfig, VisionConfig
+from sna_rl.vision.settings import TaskConfig, VisionConfig, check_shares
 from sna_rl.vision.settling import until_settled
 from sna_rl.vision.sudoku import accuracies, fill
 from sna_rl.vision.sudoku_data import Splits, whence
@@ -134,8 +134,8 @@ def _check_asked(task: TaskConfig, share: float | None, n_rounds: int | None) ->
         raise UsageError(f"--share and --rounds are about masked images; the run was trained on {task.task}")
     if n_rounds is not None:
         check_int("rounds", n_rounds, 1)
-    if share is not None and not 0.0 < share < 1.0:
-        raise UsageError(f"the hidden share must be over 0 and under 1, not {share:g}")
+    if share is not None:
+        check_shares(share, share)
 
 
 def _curve(

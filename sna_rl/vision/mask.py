@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from sna_rl.errors import UsageError
 from sna_rl.runs.fit_config import Batches, step_generator
 from sna_rl.vision.augment import augment
 from sna_rl.vision.classify import centred, scaled
@@ -19,7 +18,7 @@ from sna_rl.vision.images import Images
 from sna_rl.vision.measures import psnr, ssim
 from sna_rl.vision.model import IterativeModel
 from sna_rl.vision.objective import readout_loss
-from sna_rl.vision.settings import VisionConfig
+from sna_rl.vision.settings import VisionConfig, check_shares
 
 TRIAL = 0.4
 """Share of an image that is hidden where models are compared."""
@@ -83,8 +82,7 @@ def hide(
         >>> hide(2, 10, (0.3, 0.3), torch.Generator()).sum(1)
         tensor([3, 3])
     """
-    if not 0.0 < shares[0] <= shares[1] < 1.0:
-        raise UsageError(f"the hidden share must be over 0 and under 1, not {shares[0]:g} to {shares[1]:g}")
+    check_shares(*shares)
     share = shares[0] + (shares[1] - shares[0]) * torch.rand(batch, 1, generator=draw)
     count = (share * n_places).round().clamp(1, n_places - 1)
     return torch.rand(batch, n_places, generator=draw).argsort(1).argsort(1) < count

@@ -66,11 +66,7 @@ class TaskConfig:
         check_int("n_symbols", self.n_symbols, 0)
         for name in ("n_valid", "n_test", "n_bases", "n_side"):
             check_int(name, getattr(self, name), 1)
-        if not 0.0 < self.min_hidden <= self.max_hidden < 1.0:
-            raise UsageError(
-                "the hidden share must be over 0 and under 1, not "
-                f"{self.min_hidden:g} to {self.max_hidden:g}; else nothing is to be filled in or seen"
-            )
+        check_shares(self.min_hidden, self.max_hidden)
         if self.task != "sudoku" and not self.data:
             raise UsageError(f"task {self.task} needs images: give their folder with --data")
         if self.bases and self.task != "sudoku":
@@ -165,3 +161,20 @@ def with_none_named(changes: Mapping[str, Any]) -> dict[str, Any]:
     """
     texts = {name for name, value in VisionConfig().plain().items() if isinstance(value, str)}
     return {name: "none" if value is None and name in texts else value for name, value in changes.items()}
+
+
+def check_shares(least: float, most: float) -> None:
+    """Raise unless 0 < least <= most < 1: something of an image is hidden, and something is seen.
+
+    Args:
+        least: least share of an image that is hidden.
+        most: most.
+
+    Raises:
+        UsageError: with the shares given.
+    """
+    if not 0.0 < least <= most < 1.0:
+        given = f"{least:g}" if least == most else f"{least:g} to {most:g}"
+        raise UsageError(
+            f"the hidden share must be over 0 and under 1, not {given}; else nothing is hidden or seen"
+        )

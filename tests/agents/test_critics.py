@@ -16,6 +16,7 @@ from stable_baselines3.common.torch_layers import FlattenExtractor
 from sna_rl.agents.critic_config import CriticConfig
 from sna_rl.agents.critics import make_critic
 from sna_rl.agents.policies import SNADQNPolicy, SNASACPolicy, SNATD3Policy
+from sna_rl.agents.value_table import value_table
 from sna_rl.errors import UsageError
 
 Make = Callable[..., Any]
@@ -159,7 +160,7 @@ def test_the_additive_greedy_action_ignores_the_state_and_training_says_so(
     assert "same in every state" in caplog.messages[0]
     agent.learn(40)
     grid = torch.linspace(-1, 1, 41).unsqueeze(1)
-    for table in agent.critic.value_table(torch.rand(50, 2) * 2 - 1, grid):
+    for table in value_table(agent.critic, torch.rand(50, 2) * 2 - 1, grid):
         assert table.argmax(dim=1).unique().numel() == 1
     states, actions = torch.rand(8, 2), torch.zeros(8, 1, requires_grad=True)
     (gradient,) = torch.autograd.grad(agent.critic(states, actions)[0].sum(), actions)
