@@ -12,6 +12,7 @@ from sna_rl.training.studies.axis import Axis
 from sna_rl.training.studies.overlay import write_overlay
 from sna_rl.training.studies.report import Origin, write_report
 from sna_rl.training.studies.study_folder import StudyFolder
+from sna_rl.training.studies.tables import deviation, plus_minus
 
 
 def report_study(
@@ -90,8 +91,7 @@ def _say(analysis: Analysis, say: Callable[[str], None]) -> None:
     for arm in analysis.arms:
         finals = {env: analysis.finals(arm, env) for env in analysis.envs}
         returns = ", ".join(
-            f"{env} {values.mean():,.1f} ± {values.std(ddof=1) if len(values) > 1 else float('nan'):,.1f}"
-            for env, values in finals.items()
+            f"{env} {plus_minus(values.mean(), deviation(values), 1)}" for env, values in finals.items()
         )
         aggregate = analysis.aggregate[arm.name].text(analysis.digits)
         differs = arm.settings.get("differs in", "read from files")

@@ -87,7 +87,7 @@ def _aggregate(analysis: Analysis) -> Table:
                 arm.name,
                 str(len(arm.runs)),
                 analysis.aggregate[arm.name].text(digits),
-                f"{float(mean(strata)):,.{digits}f} ± {_pooled_deviation(strata):,.{digits}f}",
+                plus_minus(float(mean(strata)), _pooled_deviation(strata), digits),
                 f"{float(median(strata)):,.{digits}f}",
                 f"{float(optimality_gap(strata)):,.2f}" if analysis.scales else "–",
                 "baseline" if is_base else analysis.difference[arm.name].text(digits),
@@ -124,7 +124,7 @@ def _environment(analysis: Analysis, env: str) -> Table:
             [
                 arm.name,
                 str(len(finals)),
-                f"{finals.mean():,.1f} ± {_deviation(finals):,.1f}",
+                plus_minus(finals.mean(), deviation(finals), 1),
                 f"{100 * costs.success_rate:.0f} %",
                 _amount(costs.steps),
                 _amount(costs.seconds),
@@ -227,7 +227,7 @@ def table_csv(analysis: Analysis) -> str:
         for env in analysis.envs:
             finals, costs = analysis.finals(arm, env), analysis.costs(arm, env)
             row = {"arm": arm.name, "env": env, "unit": "return", "runs": len(finals)}
-            row |= {"mean": float(finals.mean()), "deviation": _deviation(finals)}
+            row |= {"mean": float(finals.mean()), "deviation": deviation(finals)}
             row |= {"success_rate": costs.success_rate, "steps_to_reach": costs.steps}
             rows.append(row | {"seconds_to_reach": costs.seconds})
     return _csv(rows)
@@ -257,14 +257,29 @@ def _csv(rows: Iterable[Mapping[str, Any]]) -> str:
     return stream.getvalue()
 
 
-def _deviation(values: Array) -> float:
-    """Standard deviation over seeds, NaN for one."""
+def plus_minus(value: float, spread: float, digits: int) -> str:
+    """A mean and its deviation, the mean alone where one run has none.
+
+    Example:
+        >>> plus_minus(3523.04, 67.0, 1), plus_minus(3523.04, math.nan, 1)
+        ('3,523.0 ± 67.0', '3,523.0')
+    """
+    return f"{value:,.{digits}f}" + ("" if math.isnan(spread) else f" ± {spread:,.{digits}f}")
+
+
+def deviation(values: Array) -> float:
+    """Standard deviation over seeds, NaN for one.
+
+    Example:
+        >>> deviation(np.array([1.0, 3.0])), deviation(np.array([1.0]))
+        (1.4142135623730951, nan)
+    """
     return float(values.std(ddof=1)) if len(values) > 1 else math.nan
 
 
 def _pooled_deviation(strata: Strata) -> float:
     """Deviation over seeds, environments' own variances averaged."""
-    return math.sqrt(float(np.mean([_deviation(scores) ** 2 for scores in strata])))
+    return math.sqrt(float(np.mean([deviation(scores) ** 2 for scores in strata])))
 
 
 def _spread(arm: Arm, key: str, digits: int) -> str:
@@ -274,7 +289,7 @@ def _spread(arm: Arm, key: str, digits: int) -> str:
         return "–"
     if len(values) == 1 or np.ptp(values) == 0:
         return f"{values[0]:,.{digits}f}"
-    return f"{values.mean():,.{digits}f} ± {_deviation(values):,.{digits}f}"
+    return plus_minus(values.mean(), deviation(values), digits)
 
 
 def _telling(arm: Arm, key: str) -> list[Run]:
