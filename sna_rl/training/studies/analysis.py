@@ -254,8 +254,8 @@ def analyse(
         The analysis. Its baseline is the first arm whose critic is "mlp", else the first arm.
 
     Raises:
-        UsageError: if no arm has a run, the arms share no environment, one of several has no scale, or a run
-            that is compared by time doesn't tell its CPU seconds.
+        UsageError: if no arm has a run, the arms share no environment, one of several has no scale, a run
+            ends before another's first evaluation, or one compared by time doesn't tell its CPU seconds.
     """
     some = tuple(arm for arm in arms if arm.runs)
     if axis is Axis.TIME:
@@ -277,10 +277,7 @@ def analyse(
         raise UsageError(
             f"no score is fixed for {missing[0]!r}; give its random and reference return under 'scores'"
         )
-    cut = tuple(
-        replace(arm, runs=tuple(run.until(horizons[env]) for env in envs for run in arm.of(env)))
-        for arm in some
-    )
+    cut = tuple(_cut(arm, horizons, axis) for arm in some)
     baseline = next((arm.name for arm in cut if arm.settings.get("critic") == "mlp"), cut[0].name)
     return Analysis(
         cut,
@@ -292,6 +289,18 @@ def analyse(
         tuple(env for env in everywhere if env not in envs),
         axis,
     )
+
+
+def _cut(arm: Arm, horizons: Mapping[str, float], axis: Axis) -> Arm:
+    """The arm's runs in the environments of the horizons, none longer than those."""
+    runs = tuple(run.until(horizon) for env, horizon in horizons.items() for run in arm.of(env))
+    for run in runs:
+        if not len(run.steps):
+            raise UsageError(
+                f"{arm.name} has no evaluation in the first {horizons[run.env]:,.0f} {axis.unit} on "
+                f"{run.env}, where the shortest run ends; evaluate it more often, or leave one of them out"
+            )
+    return replace(arm, runs=runs)
 
 
 def _on(steps: Array, runs: Sequence[Run]) -> Array:

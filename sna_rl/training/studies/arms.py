@@ -63,8 +63,8 @@ class Run:
     @property
     def seconds_per_step(self) -> float:
         """Processor seconds of a step, mean over the run; NaN where the run doesn't tell."""
-        seconds, steps = (self.summary.get(key) for key in ("cpu_seconds", "n_timesteps"))
-        return float(seconds) / float(steps) if seconds and steps else math.nan
+        seconds, steps = (float(self.summary.get(key) or 0) for key in ("cpu_seconds", "n_timesteps"))
+        return seconds / steps if min(seconds, steps) > 0 else math.nan
 
     def by_time(self) -> Run:
         """The run with CPU seconds in the place of steps, t = steps · seconds_per_step.

@@ -117,6 +117,14 @@ def test_runs_that_do_not_tell_their_time_are_not_compared_by_it() -> None:
         analyse([silent], axis=Axis.TIME)
 
 
+@pytest.mark.parametrize("axis", Axis)
+def test_a_run_that_ends_before_anothers_first_evaluation_is_refused(axis: Axis) -> None:
+    late = Arm("late", (run("E-v0", 0, FIVE, every=20, cpu_seconds=100.0, n_timesteps=100),))
+    short = Arm("short", (run("E-v0", 0, [1.0], cpu_seconds=10.0, n_timesteps=10),))
+    with pytest.raises(UsageError, match=f"late has no evaluation in the first 10 {axis.unit} on E-v0"):
+        analyse([late, short], axis=axis)
+
+
 def test_verdict_does_not_tell_apart_what_overlaps() -> None:
     analysis = analyse(
         [arm("sac-mlp", "mlp", {"E-v0": FIVE}), arm("sac-cp", "cp", {"E-v0": [0.5, 1.5, 2.5, 3.5, 4.5]})]

@@ -299,5 +299,8 @@ def test_command_line_takes_axes_as_repeated_flags(
     assert main(["report", "by-flags", "-f", str(tmp_path), "-o", str(tmp_path / "page")]) == 0
     assert (tmp_path / "page" / "report.md").read_text().startswith("# by-flags\n")
     assert main(["report", str(tmp_path / "by-flags" / "runs"), "-o", str(tmp_path / "plain")]) == 0
+    capsys.readouterr()
+    assert main(["report", "by-flags", "-f", str(tmp_path), "-x", "time"]) == 0
+    assert f"report: {tmp_path / 'by-flags' / 'report-time' / 'index.html'}" in capsys.readouterr().out
     assert main(["compare", "--algo", "dqn", "--env", "CartPole-v1", "--seeds", "0"]) == 2
     assert "seeds must be a number of seeds of at least 1" in capsys.readouterr().err
