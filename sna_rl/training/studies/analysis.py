@@ -155,14 +155,15 @@ class Analysis:
         budgets = np.full(len(reached), self.horizons[env])
         per_step = np.array([run.seconds_per_step for run in runs])
         per_step = np.append(per_step, np.full(n_crashed, per_step.mean()))
-        factor = per_step if self.axis is Axis.STEPS else 1 / per_step
-        own = failure_adjusted_cost(reached, budgets)
-        other = (
-            failure_adjusted_cost(reached * factor, budgets * factor)
-            if np.isfinite(factor).all()
-            else float("nan")
+        if self.axis is Axis.TIME:
+            reached, budgets = reached / per_step, budgets / per_step
+        return Costs(
+            success_rate(reached),
+            failure_adjusted_cost(reached, budgets),
+            failure_adjusted_cost(reached * per_step, budgets * per_step)
+            if np.isfinite(per_step).all()
+            else float("nan"),
         )
-        return Costs(success_rate(reached), *((own, other) if self.axis is Axis.STEPS else (other, own)))
 
     def finals(self, arm: Arm, env: str) -> Array:
         """Final return of each run of an arm in an environment."""

@@ -59,8 +59,6 @@ def agent(name: str, n_transitions: int = 96) -> OffPolicyAlgorithm:
 class ProductCritic(BatchedCritic):
     """Q_k(s, a) = w_k s_0 a, a critic of a user's own that says its values alone."""
 
-    value_table = property()
-
     def __init__(self, config: Any, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         self.weight = torch.nn.Parameter(torch.arange(1.0, self.n_critics + 1))
